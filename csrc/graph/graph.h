@@ -1,0 +1,68 @@
+/* The ATen graph: what every operator call, in every mode, becomes.
+ *
+ * Values are numbered; nodes are in program order. A node reads a view of a base value, writes one, calls an operator, or
+ * calls a whole graph. Mutation exists only as WRITE nodes: they make a new base value. */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "ops/call.h"
+#include "ops/ops.h"
+
+typedef enum { NODE_READ, NODE_WRITE, NODE_OP, NODE_GRAPH } node_kind;
+typedef struct graph graph;
+typedef struct graph_node {
+    node_kind kind;
+    const op_row *row;          /* NODE_OP */
+    const graph *sub;           /* NODE_GRAPH: arguments are its inputs, flattened */
+    const geometry *view;       /* NODE_READ, NODE_WRITE */
+    int32_t base, source;       /* NODE_READ: base; NODE_WRITE: base, source value (base -1: a fresh base, see fresh_*) */
+    int32_t fresh_rank; const int64_t *fresh_dims;
+    int n_args; const argument *args;
+    int n_results; int32_t first_result; /* values first_result .. + n_results - 1 */
+    const tensor_type *result_types;     /* dtype DTYPE_INVALID: not wanted */
+} graph_node;
+
+graph *graph_create(void);
+void graph_destroy(graph *g);
+arena *graph_arena(graph *g);
+/* All of these return -1 with no memory or on a bad id; graph_status has the first error. */
+int32_t graph_input(graph *g, dtype t, int rank, const int64_t *dims);
+int32_t graph_read(graph *g, int32_t base, const geometry *view);
+int32_t graph_write(graph *g, int32_t base, const geometry *view, int32_t source);
+int32_t graph_write_fresh(graph *g, const geometry *view, int32_t source); /* a new base that holds just this geometry */
+/* Copies the arguments. Returns the first result's value id. */
+int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results, const tensor_type *results);
+int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args); /* first result's id */
+void graph_output(graph *g, int32_t value);
+int graph_input_count(const graph *g);
+int graph_output_count(const graph *g);
+tensor_type graph_value_type(const graph *g, int32_t value);
+tensor_type graph_output_type(const graph *g, int k);
+const status *graph_status(const graph *g);
+int graph_node_count(const graph *g);
+const graph_node *graph_node_at(const graph *g, int i);
+/* Canonical bytes: equal graphs, and only they, have equal bytes. */
+void graph_key(const graph *g, strbuf *out);
+void graph_print(const graph *g, strbuf *out);
+
+/* ---- lowering a graph ---- */
+typedef enum { SLOT_F32, SLOT_F64, SLOT_I64, SLOT_CLASSES } slot_class;
+typedef struct { int32_t arg, element; slot_class cls; bool imaginary; } number_slot; /* which top-level argument it comes from */
+typedef struct lower_request {
+    hlo_precision precision;
+    /* Numbers of the single NODE_OP of a strict graph that are run-time inputs: bit (arg) set in dynamic_args. */
+    uint64_t dynamic_args;
+    /* Filled in: */
+    number_slot *slots; int n_slots; int slot_capacity;  /* run-time numbers, in order within their class */
+    uint64_t structural_args;  /* numbers whose value the lowering asked for as a constant */
+    uint64_t number_args;      /* numbers used as values: may become run-time inputs */
+    int random_uses;           /* 0: no generator state needed; else state is one ui64[2] input */
+    bool has_class[SLOT_CLASSES];
+} lower_request;
+/* Emits @main: parameters are the graph's inputs, then one vector a slot class in use, then the generator's state if used.
+ * donate[i] >= 0: input i is donated to that output. */
+status *graph_lower(const graph *g, const char *name, lower_request *request, const int32_t *donate, strbuf *mlir);
+void lower_request_free(lower_request *request);
+
+#endif
