@@ -41,6 +41,7 @@ hlo_value hlo_fail(hlo_builder *b, status_code code, const char *format, ...) __
 void hlo_set_context(hlo_builder *b, const char *name);
 /* Precision of dot_general and convolution built from now on. */
 void hlo_set_precision(hlo_builder *b, hlo_precision precision);
+hlo_precision hlo_get_precision(const hlo_builder *b); /* to restore it */
 /* A parameter of @main. alias_output >= 0 prints tf.aliasing_output (donation to that result). */
 hlo_value hlo_parameter(hlo_builder *b, dtype t, int rank, const int64_t *dims);
 void hlo_parameter_donate(hlo_builder *b, int parameter, int output);

@@ -1,0 +1,17 @@
+/* Every operator table: X(name) for `const op_row name[]`, each defined in the file of its family and ended by a {NULL} row. */
+#ifndef OPS_TABLES_H
+#define OPS_TABLES_H
+
+#define OPS_TABLES(X)      \
+    X(ops_shape)           \
+    X(ops_shape_scatter)   \
+    X(ops_arrange)         \
+    X(ops_pad)             \
+    X(ops_index)           \
+    X(ops_scatter)         \
+    X(ops_embedding)       \
+    X(ops_scan)            \
+    X(ops_sort)            \
+    X(ops_search)
+
+#endif
