@@ -1,0 +1,46 @@
+/* From the plugin's errors and events to statuses. */
+#include "pjrt/internal.h"
+
+static status_code code_of(const PJRT_Api *api, const PJRT_Error *error) {
+    PJRT_Error_GetCode_Args args = PJRT_ARGS(PJRT_Error_GetCode, .error = error);
+    if (!PJRT_HAS(api, PJRT_Error_GetCode)) return STATUS_RUNTIME;
+    PJRT_Error *failed = api->PJRT_Error_GetCode(&args);
+    if (failed) {
+        PJRT_Error_Destroy_Args destroy = PJRT_ARGS(PJRT_Error_Destroy, .error = failed);
+        if (PJRT_HAS(api, PJRT_Error_Destroy)) api->PJRT_Error_Destroy(&destroy);
+        return STATUS_RUNTIME;
+    }
+    switch (args.code) {
+        case PJRT_Error_Code_RESOURCE_EXHAUSTED: return STATUS_OUT_OF_MEMORY;
+        case PJRT_Error_Code_UNIMPLEMENTED: return STATUS_NOT_IMPLEMENTED;
+        default: return STATUS_RUNTIME;
+    }
+}
+
+status *pjrt_status_from_error(const PJRT_Api *api, PJRT_Error *error, const char *function) {
+    PJRT_Error_Message_Args message = PJRT_ARGS(PJRT_Error_Message, .error = error);
+    if (PJRT_HAS(api, PJRT_Error_Message)) api->PJRT_Error_Message(&message);
+    if (!message.message) message.message_size = 0;
+    status *s = status_new(code_of(api, error), "%.*s (%s)", (int)message.message_size,
+                           message.message_size ? message.message : "", function);
+    PJRT_Error_Destroy_Args destroy = PJRT_ARGS(PJRT_Error_Destroy, .error = error);
+    if (PJRT_HAS(api, PJRT_Error_Destroy)) api->PJRT_Error_Destroy(&destroy);
+    return s;
+}
+
+status *pjrt_status_missing(const char *function) {
+    return status_new(STATUS_NOT_IMPLEMENTED, "the PJRT plugin has no %s", function);
+}
+
+void pjrt_event_destroy(const PJRT_Api *api, PJRT_Event *event) {
+    PJRT_Event_Destroy_Args args = PJRT_ARGS(PJRT_Event_Destroy, .event = event);
+    if (event) status_free(PJRT_CALL(api, PJRT_Event_Destroy, &args)); /* nothing can be done about it */
+}
+
+status *pjrt_event_finish(const PJRT_Api *api, PJRT_Event *event) {
+    if (!event) return NULL;
+    PJRT_Event_Await_Args args = PJRT_ARGS(PJRT_Event_Await, .event = event);
+    status *s = PJRT_CALL(api, PJRT_Event_Await, &args);
+    pjrt_event_destroy(api, event);
+    return s;
+}

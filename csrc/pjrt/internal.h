@@ -1,0 +1,121 @@
+/* What the files of this room share: the structs behind pjrt.h's names, and how a PJRT function is called. */
+#ifndef PJRT_INTERNAL_H
+#define PJRT_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include <pjrt_c_api.h>
+
+#include "base/arena.h"
+#include "pjrt/pjrt.h"
+
+/* ---- calling the plugin ---- */
+/* Whether the plugin has a function: its table may be shorter than ours, and any entry may be NULL. */
+#define PJRT_HAS(api, function) \
+    ((api)->struct_size >= offsetof(PJRT_Api, function) + sizeof((api)->function) && (api)->function)
+
+/* A zeroed argument struct of a function, with its size set and the given fields. */
+#define PJRT_ARGS(function, ...) \
+    (function##_Args) { .struct_size = function##_Args_STRUCT_SIZE, __VA_ARGS__ }
+
+/* Calls and gives a status. Written as an expression so that it fits into STATUS_TRY. */
+#define PJRT_CALL(api, function, args)                                                                   \
+    (PJRT_HAS(api, function) ? pjrt_status_take((api), (api)->function(args), #function) \
+                             : pjrt_status_missing(#function))
+
+status *pjrt_status_from_error(const PJRT_Api *api, PJRT_Error *error, const char *function); /* destroys the error */
+status *pjrt_status_missing(const char *function);
+static inline status *pjrt_status_take(const PJRT_Api *api, PJRT_Error *error, const char *function) {
+    return error ? pjrt_status_from_error(api, error, function) : NULL;
+}
+
+/* Waits for an event, destroys it and gives its error. NULL is ready. */
+status *pjrt_event_finish(const PJRT_Api *api, PJRT_Event *event);
+void pjrt_event_destroy(const PJRT_Api *api, PJRT_Event *event);
+
+/* ---- element types ---- */
+PJRT_Buffer_Type pjrt_type_from_dtype(dtype t);
+dtype pjrt_type_to_dtype(PJRT_Buffer_Type type); /* DTYPE_INVALID for tokens and types that PyTorch has not */
+/* Elements times size; false when it exceeds int64 or a dimension is negative. */
+bool pjrt_dense_bytes(dtype t, int rank, const int64_t *dims, int64_t *out);
+
+/* ---- structs ---- */
+struct pjrt_plugin {
+    const PJRT_Api *api; /* NULL while another thread loads it */
+    char *path;
+    struct pjrt_plugin *next;
+};
+
+typedef struct {
+    PJRT_Device *device;
+    const char *kind, *description;
+} pjrt_device;
+
+struct pjrt_client {
+    const PJRT_Api *api;
+    PJRT_Client *client;
+    arena *memory; /* of everything below and of this struct's strings */
+    const char *platform, *platform_version;
+    int n_devices;
+    pjrt_device *devices; /* addressable */
+};
+
+struct pjrt_buffer {
+    atomic_int references;
+    dtype type;
+    int rank;
+    bool donated;  /* its memory has gone to a result, and left the books */
+    int64_t bytes; /* logical */
+    PJRT_Buffer *buffer;
+    pjrt_client *client;
+};
+
+typedef struct {
+    dtype type;
+    int rank;
+    int64_t bytes;
+} pjrt_result_info;
+
+struct pjrt_executable {
+    atomic_int references;
+    int n_results;
+    bool may_donate; /* the program aliases some input to a result */
+    pjrt_client *client;
+    PJRT_LoadedExecutable *loaded;
+    PJRT_Executable *executable;
+    pjrt_result_info results[];
+};
+
+status *pjrt_client_device(const pjrt_client *c, int device, PJRT_Device **out); /* checks the index */
+
+/* A buffer struct that has no device array yet, with one reference; NULL with no memory. */
+pjrt_buffer *pjrt_buffer_new(pjrt_client *c);
+/* Puts the plugin's buffer and what is known of it into the struct, and books it. */
+void pjrt_buffer_fill(pjrt_buffer *b, PJRT_Buffer *buffer, dtype type, int rank, int64_t bytes);
+/* The same, asking the plugin for the type and the dimensions. */
+status *pjrt_buffer_fill_by_asking(pjrt_buffer *b, PJRT_Buffer *buffer);
+void pjrt_buffer_mark_donated(pjrt_buffer *b);
+
+/* Shared by loaded executables and those compiled for a topology. */
+status *pjrt_cost_read(const PJRT_Api *api, PJRT_Executable *executable, pjrt_cost *out);
+status *pjrt_executable_bytes(const PJRT_Api *api, PJRT_Executable *executable, strbuf *out);
+
+/* The options of a program that any one device may run (CompileOptionsProto.compile_portable_executable). */
+void pjrt_compile_options_make_portable(strbuf *serialized);
+/* PJRT_Program for MLIR text or bytecode, borrowed. */
+PJRT_Program pjrt_program_mlir(const char *mlir, size_t size);
+
+/* pjrt_tpu_attached below a directory other than "/", for tests. */
+bool pjrt_tpu_attached_below(const char *root);
+
+/* ---- counters ---- */
+int64_t pjrt_clock_ns(void);
+void pjrt_count_compile(int64_t ns);
+void pjrt_count_execute(void);
+void pjrt_count_host_to_device(int64_t bytes);
+void pjrt_count_device_to_host(int64_t bytes);
+void pjrt_count_buffer(int64_t bytes);      /* a buffer came to life */
+void pjrt_count_buffer_gone(int64_t bytes); /* it died, or its memory was given to a result */
+
+#endif
