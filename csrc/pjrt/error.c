@@ -17,12 +17,18 @@ static status_code code_of(const PJRT_Api *api, const PJRT_Error *error) {
     }
 }
 
+/* The length of a message without the white space at its end. */
+static int trimmed_length(const char *text, size_t size) {
+    while (size && (text[size - 1] == '\n' || text[size - 1] == ' ')) size--;
+    return (int)size;
+}
+
 status *pjrt_status_from_error(const PJRT_Api *api, PJRT_Error *error, const char *function) {
     PJRT_Error_Message_Args message = PJRT_ARGS(PJRT_Error_Message, .error = error);
     if (PJRT_HAS(api, PJRT_Error_Message)) api->PJRT_Error_Message(&message);
-    if (!message.message) message.message_size = 0;
-    status *s = status_new(code_of(api, error), "%.*s (%s)", (int)message.message_size,
-                           message.message_size ? message.message : "", function);
+    const char *text = message.message ? message.message : "";
+    int length = trimmed_length(text, message.message ? message.message_size : 0);
+    status *s = status_new(code_of(api, error), "%.*s (%s)", length, text, function);
     PJRT_Error_Destroy_Args destroy = PJRT_ARGS(PJRT_Error_Destroy, .error = error);
     if (PJRT_HAS(api, PJRT_Error_Destroy)) api->PJRT_Error_Destroy(&destroy);
     return s;
