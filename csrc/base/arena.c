@@ -1,5 +1,5 @@
-/* Blocks that double in size, filled from the front. A request that would leave most of a fresh block unused gets a block
- * of its own, put behind the current one so that the rest of the current one is not lost. */
+/* Blocks that double in size, filled from the front. A request that would leave most of a fresh block unused gets a
+ * block of its own, put behind the current one so that the rest of the current one is not lost. */
 #include "base/arena.h"
 
 #include <stdarg.h>

@@ -7,12 +7,14 @@ typedef struct {
     dtype_kind kind;
 } dtype_row;
 
+/* clang-format off */
 static const dtype_row rows[DTYPE_COUNT] = {
     [DTYPE_INVALID] = {"invalid", "invalid", 0, DTYPE_KIND_BOOL},
 #define X(name, torch_name, hlo_name, bits, kind) [DTYPE_##name] = {torch_name, hlo_name, bits, kind},
     DTYPE_TABLE(X)
 #undef X
 };
+/* clang-format on */
 
 static const dtype_row *row(dtype t) { return &rows[(unsigned)t < DTYPE_COUNT ? t : DTYPE_INVALID]; }
 
@@ -30,8 +32,10 @@ bool dtype_is_signed(dtype t) {
         case DTYPE_U8:
         case DTYPE_U16:
         case DTYPE_U32:
-        case DTYPE_U64: return false;
-        default: return row(t)->kind != DTYPE_KIND_BOOL;
+        case DTYPE_U64:
+            return false;
+        default:
+            return row(t)->kind != DTYPE_KIND_BOOL;
     }
 }
 
@@ -42,10 +46,13 @@ dtype dtype_complex(dtype t) {
         case DTYPE_F16:
         case DTYPE_BF16:
         case DTYPE_F32:
-        case DTYPE_C64: return DTYPE_C64;
+        case DTYPE_C64:
+            return DTYPE_C64;
         case DTYPE_F64:
-        case DTYPE_C128: return DTYPE_C128;
-        default: return DTYPE_INVALID;
+        case DTYPE_C128:
+            return DTYPE_C128;
+        default:
+            return DTYPE_INVALID;
     }
 }
 
@@ -56,7 +63,8 @@ static bool is_float8(dtype t) { return dtype_is_float(t) && dtype_bits(t) == 8;
 /* The unsigned types that c10 added late and gave no place in the promotion lattice. */
 static bool is_wide_unsigned(dtype t) { return t == DTYPE_U16 || t == DTYPE_U32 || t == DTYPE_U64; }
 
-/* The rules of c10/core/ScalarType.cpp (promoteTypes), which relies on DTYPE_TABLE listing each kind from narrow to wide. */
+/* The rules of c10/core/ScalarType.cpp (promoteTypes), which relies on DTYPE_TABLE listing each kind from narrow to
+ * wide. */
 dtype dtype_promote(dtype a, dtype b) {
     if (a == b) return a;
     if (a > b) {

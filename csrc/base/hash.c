@@ -1,4 +1,5 @@
-/* Hashes of byte strings, for tables (64 bits) and for names of cache entries (128 bits). Neither resists an adversary. */
+/* Hashes of byte strings, for tables (64 bits) and for names of cache entries (128 bits). Neither resists an adversary.
+ */
 #include <string.h>
 
 #include "base/hashmap.h"
@@ -45,7 +46,8 @@ uint64_t hash_bytes(const void *data, size_t size) {
 
 static uint64_t rotate(uint64_t x, int n) { return (x << n) | (x >> (64 - n)); }
 
-/* A bijection whose every input bit changes every output bit half the time (the finaliser of MurmurHash3, A. Appleby). */
+/* A bijection whose every input bit changes every output bit half the time (the finaliser of MurmurHash3, A. Appleby).
+ */
 static uint64_t finish(uint64_t x) {
     x = (x ^ (x >> 33)) * UINT64_C(0xff51afd7ed558ccd);
     x = (x ^ (x >> 33)) * UINT64_C(0xc4ceb9fe1a85ec53);

@@ -101,7 +101,8 @@ void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash) {
     void *value = s->entry->value;
     mem_free(s->entry);
     m->count--;
-    /* Pull back each follower whose home does not lie between the hole and itself, or a search for it would stop at the hole. */
+    /* Pull back each follower whose home does not lie between the hole and itself, or a search for it would stop at the
+     * hole. */
     size_t mask = m->capacity - 1, hole = (size_t)(s - m->slots);
     for (size_t i = (hole + 1) & mask; m->slots[i].entry; i = (i + 1) & mask) {
         size_t home = m->slots[i].hash & mask;
@@ -115,7 +116,8 @@ void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash) {
 
 size_t hashmap_count(const hashmap *m) { return m->count; }
 
-void hashmap_visit(const hashmap *m, bool (*visit)(const void *key, size_t size, void *value, void *context), void *context) {
+void hashmap_visit(const hashmap *m, bool (*visit)(const void *key, size_t size, void *value, void *context),
+                   void *context) {
     for (size_t i = 0; i < m->capacity; i++) {
         const entry *e = m->slots[i].entry;
         if (e && !visit(e->key, e->size, e->value, context)) return;

@@ -1,4 +1,5 @@
-/* A status is its code and its message in one allocation; the one for "no memory" is static, so that it can always be given. */
+/* A status is its code and its message in one allocation; the one for "no memory" is static, so that it can always be
+ * given. */
 #include "base/status.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
 
 #include "pjrt/internal.h"
 
-/* Google's PCI vendor id and its TPU chips (v2 and v3, an unnamed one, v4, v5p, v5e, v6e, TPU7x): jax/_src/hardware_utils.py.
- * Google's network and storage devices have other device ids. */
+/* Google's PCI vendor id and its TPU chips (v2 and v3, an unnamed one, v4, v5p, v5e, v6e, TPU7x):
+ * jax/_src/hardware_utils.py. Google's network and storage devices have other device ids. */
 static const char google_vendor[] = "0x1ae0";
 static const char *const tpu_chips[] = {"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"};
 
@@ -32,7 +32,8 @@ static bool is_tpu_chip(const char *directory, const char *name) {
     return false;
 }
 
-/* The driver of TPUs up to v4 makes files /dev/accel0, /dev/accel1, ...; others' accelerators are files in a directory /dev/accel. */
+/* The driver of TPUs up to v4 makes files /dev/accel0, /dev/accel1, ...; others' accelerators are files in a directory
+ * /dev/accel. */
 static bool is_accel_file(const char *directory, const char *name) {
     (void)directory;
     return strncmp(name, "accel", 5) == 0 && name[5] >= '0' && name[5] <= '9';

@@ -20,22 +20,6 @@ void pjrt_buffer_fill(pjrt_buffer *b, PJRT_Buffer *buffer, dtype type, int rank,
     pjrt_count_buffer(bytes);
 }
 
-status *pjrt_buffer_fill_by_asking(pjrt_buffer *b, PJRT_Buffer *buffer) {
-    const PJRT_Api *api = b->client->api;
-    pjrt_buffer_fill(b, buffer, DTYPE_INVALID, 0, 0); /* from here on a release destroys it */
-    PJRT_Buffer_ElementType_Args type = PJRT_ARGS(PJRT_Buffer_ElementType, .buffer = buffer);
-    STATUS_TRY(PJRT_CALL(api, PJRT_Buffer_ElementType, &type));
-    PJRT_Buffer_Dimensions_Args dims = PJRT_ARGS(PJRT_Buffer_Dimensions, .buffer = buffer);
-    STATUS_TRY(PJRT_CALL(api, PJRT_Buffer_Dimensions, &dims));
-    int64_t bytes = 0;
-    dtype t = pjrt_type_to_dtype(type.type);
-    if (!pjrt_dense_bytes(t, (int)dims.num_dims, dims.dims, &bytes))
-        return status_new(STATUS_INTERNAL, "the PJRT plugin tells impossible dimensions of a buffer");
-    pjrt_count_buffer_gone(0);
-    pjrt_buffer_fill(b, buffer, t, (int)dims.num_dims, bytes);
-    return NULL;
-}
-
 void pjrt_buffer_mark_donated(pjrt_buffer *b) {
     if (b->donated) return;
     b->donated = true;

@@ -11,7 +11,8 @@ static status *create_client(const PJRT_Api *api, int n_options, const pjrt_opti
     if (n_options > 0 && !(values = mem_alloc((size_t)n_options * sizeof *values))) return status_no_memory();
     for (int i = 0; i < n_options; i++) {
         const pjrt_option *o = &options[i];
-        values[i] = (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = o->name, .name_size = strlen(o->name)};
+        values[i] = (PJRT_NamedValue){
+            .struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = o->name, .name_size = strlen(o->name)};
         values[i].type = o->is_string ? PJRT_NamedValue_kString : PJRT_NamedValue_kInt64;
         values[i].value_size = o->is_string ? strlen(o->text) : 1;
         if (o->is_string)
@@ -19,7 +20,8 @@ static status *create_client(const PJRT_Api *api, int n_options, const pjrt_opti
         else
             values[i].int64_value = o->number;
     }
-    PJRT_Client_Create_Args args = PJRT_ARGS(PJRT_Client_Create, .create_options = values, .num_options = (size_t)n_options);
+    PJRT_Client_Create_Args args =
+        PJRT_ARGS(PJRT_Client_Create, .create_options = values, .num_options = (size_t)n_options);
     status *s = PJRT_CALL(api, PJRT_Client_Create, &args);
     mem_free(values);
     *out = args.client;
@@ -101,7 +103,9 @@ int pjrt_client_device_count(const pjrt_client *c) { return c->n_devices; }
 
 static bool is_device(const pjrt_client *c, int device) { return device >= 0 && device < c->n_devices; }
 
-const char *pjrt_device_kind(const pjrt_client *c, int device) { return is_device(c, device) ? c->devices[device].kind : ""; }
+const char *pjrt_device_kind(const pjrt_client *c, int device) {
+    return is_device(c, device) ? c->devices[device].kind : "";
+}
 
 const char *pjrt_device_description(const pjrt_client *c, int device) {
     return is_device(c, device) ? c->devices[device].description : "";

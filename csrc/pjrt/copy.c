@@ -5,7 +5,8 @@
 
 enum { MAX_RANK = 64 }; /* as in PyTorch (at::dim_bitset_size) */
 
-status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtype t, int rank, const int64_t *dims, pjrt_buffer **out) {
+status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtype t, int rank, const int64_t *dims,
+                              pjrt_buffer **out) {
     static const int64_t nothing; /* what an empty array points at: plugins refuse NULL */
     *out = NULL;
     int64_t bytes = 0;
@@ -15,9 +16,12 @@ status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtyp
                   .host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall);
     STATUS_TRY(pjrt_client_device(c, device, &args.device));
     if (args.type == PJRT_Buffer_Type_INVALID) return status_new(STATUS_TYPE, "a buffer needs a dtype");
-    if (rank < 0 || rank > MAX_RANK) return status_new(STATUS_VALUE, "a buffer of %d dimensions: 0 to %d are possible", rank, MAX_RANK);
-    if (!pjrt_dense_bytes(t, rank, dims, &bytes)) return status_new(STATUS_VALUE, "a dimension is negative, or the buffer too large");
-    if (!data && bytes) return status_new(STATUS_VALUE, "no host memory given for a buffer of %lld bytes", (long long)bytes);
+    if (rank < 0 || rank > MAX_RANK)
+        return status_new(STATUS_VALUE, "a buffer of %d dimensions: 0 to %d are possible", rank, MAX_RANK);
+    if (!pjrt_dense_bytes(t, rank, dims, &bytes))
+        return status_new(STATUS_VALUE, "a dimension is negative, or the buffer too large");
+    if (!data && bytes)
+        return status_new(STATUS_VALUE, "no host memory given for a buffer of %lld bytes", (long long)bytes);
 
     pjrt_buffer *b = pjrt_buffer_new(c);
     if (!b) return status_no_memory();
@@ -34,7 +38,8 @@ status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtyp
 }
 
 static status *copy_by_plugin(pjrt_buffer *b, void *data, size_t size) {
-    /* A device may keep dimensions in another order than the host; without a layout the plugin would copy in its own. */
+    /* A device may keep dimensions in another order than the host; without a layout the plugin would copy in its own.
+     */
     int64_t minor_to_major[MAX_RANK];
     PJRT_Buffer_MemoryLayout row_major = {
         .struct_size = PJRT_Buffer_MemoryLayout_STRUCT_SIZE,
@@ -44,8 +49,9 @@ static status *copy_by_plugin(pjrt_buffer *b, void *data, size_t size) {
                   .minor_to_major_size = (size_t)b->rank},
     };
     for (int i = 0; i < b->rank && i < MAX_RANK; i++) minor_to_major[i] = b->rank - 1 - i;
-    PJRT_Buffer_ToHostBuffer_Args args = PJRT_ARGS(PJRT_Buffer_ToHostBuffer, .src = b->buffer, .dst = data, .dst_size = size,
-                                                   .host_layout = b->rank > 1 && b->rank <= MAX_RANK ? &row_major : NULL);
+    PJRT_Buffer_ToHostBuffer_Args args =
+        PJRT_ARGS(PJRT_Buffer_ToHostBuffer, .src = b->buffer, .dst = data, .dst_size = size,
+                  .host_layout = b->rank > 1 && b->rank <= MAX_RANK ? &row_major : NULL);
     STATUS_TRY(PJRT_CALL(b->client->api, PJRT_Buffer_ToHostBuffer, &args));
     return pjrt_event_finish(b->client->api, args.event);
 }
@@ -72,19 +78,22 @@ static bool is_host_memory(pjrt_buffer *b) {
 
 /* Keeps the memory where it is while another thread may give the buffer away. */
 static bool hold_memory(pjrt_buffer *b) {
-    PJRT_Buffer_IncreaseExternalReferenceCount_Args args = PJRT_ARGS(PJRT_Buffer_IncreaseExternalReferenceCount, .buffer = b->buffer);
+    PJRT_Buffer_IncreaseExternalReferenceCount_Args args =
+        PJRT_ARGS(PJRT_Buffer_IncreaseExternalReferenceCount, .buffer = b->buffer);
     status *s = PJRT_CALL(b->client->api, PJRT_Buffer_IncreaseExternalReferenceCount, &args);
     status_free(s);
     return !s;
 }
 
 static void let_memory_go(pjrt_buffer *b) {
-    PJRT_Buffer_DecreaseExternalReferenceCount_Args args = PJRT_ARGS(PJRT_Buffer_DecreaseExternalReferenceCount, .buffer = b->buffer);
+    PJRT_Buffer_DecreaseExternalReferenceCount_Args args =
+        PJRT_ARGS(PJRT_Buffer_DecreaseExternalReferenceCount, .buffer = b->buffer);
     status_free(PJRT_CALL(b->client->api, PJRT_Buffer_DecreaseExternalReferenceCount, &args));
 }
 
-/* Reads a ready array where it lies in host memory: a plugin's copy goes through its thread pool, which takes a hundred times as
- * long as the few bytes that most reads want. False when the plugin does not let us; nothing has happened then. */
+/* Reads a ready array where it lies in host memory: a plugin's copy goes through its thread pool, which takes a hundred
+ * times as long as the few bytes that most reads want. False when the plugin does not let us; nothing has happened
+ * then. */
 static bool copy_in_place(pjrt_buffer *b, void *data, size_t size) {
     if (!hold_memory(b)) return false;
     void *memory = NULL;

@@ -10,14 +10,17 @@ static bool is_named(const PJRT_NamedValue *v, const char *name) {
 
 static double number_of(const PJRT_NamedValue *v) {
     switch (v->type) {
-        case PJRT_NamedValue_kFloat: return (double)v->float_value;
-        case PJRT_NamedValue_kInt64: return (double)v->int64_value;
-        default: return -1;
+        case PJRT_NamedValue_kFloat:
+            return (double)v->float_value;
+        case PJRT_NamedValue_kInt64:
+            return (double)v->int64_value;
+        default:
+            return -1;
     }
 }
 
-/* XLA's cost analysis counts -1 second for an operation that it has no figure for, and the figures of small programs add up to far
- * less than a second: the fraction is what is known. */
+/* XLA's cost analysis counts -1 second for an operation that it has no figure for, and the figures of small programs
+ * add up to far less than a second: the fraction is what is known. */
 static double known_seconds(double seconds) { return seconds < 0 ? seconds - floor(seconds) : seconds; }
 
 static status *read_analysis(const PJRT_Api *api, PJRT_Executable *executable, pjrt_cost *out) {

@@ -39,7 +39,8 @@ void pjrt_count_device_to_host(int64_t bytes) {
 void pjrt_count_buffer(int64_t bytes) {
     add(&live_buffers, 1);
     int64_t now = add(&live_bytes, bytes), peak = load(&peak_bytes);
-    while (now > peak && !atomic_compare_exchange_weak_explicit(&peak_bytes, &peak, now, memory_order_relaxed, memory_order_relaxed)) {
+    while (now > peak && !atomic_compare_exchange_weak_explicit(&peak_bytes, &peak, now, memory_order_relaxed,
+                                                                memory_order_relaxed)) {
     }
 }
 

@@ -11,9 +11,12 @@ static status_code code_of(const PJRT_Api *api, const PJRT_Error *error) {
         return STATUS_RUNTIME;
     }
     switch (args.code) {
-        case PJRT_Error_Code_RESOURCE_EXHAUSTED: return STATUS_OUT_OF_MEMORY;
-        case PJRT_Error_Code_UNIMPLEMENTED: return STATUS_NOT_IMPLEMENTED;
-        default: return STATUS_RUNTIME;
+        case PJRT_Error_Code_RESOURCE_EXHAUSTED:
+            return STATUS_OUT_OF_MEMORY;
+        case PJRT_Error_Code_UNIMPLEMENTED:
+            return STATUS_NOT_IMPLEMENTED;
+        default:
+            return STATUS_RUNTIME;
     }
 }
 

@@ -19,13 +19,15 @@ static void destroy_loaded(const PJRT_Api *api, PJRT_LoadedExecutable *loaded) {
 
 /* Types and sizes of the results, so that a launch need not ask for them buffer by buffer. */
 static status *read_results(const PJRT_Api *api, pjrt_executable *e) {
-    PJRT_Executable_OutputElementTypes_Args types = PJRT_ARGS(PJRT_Executable_OutputElementTypes, .executable = e->executable);
+    PJRT_Executable_OutputElementTypes_Args types =
+        PJRT_ARGS(PJRT_Executable_OutputElementTypes, .executable = e->executable);
     STATUS_TRY(PJRT_CALL(api, PJRT_Executable_OutputElementTypes, &types));
-    PJRT_Executable_OutputDimensions_Args dims = PJRT_ARGS(PJRT_Executable_OutputDimensions, .executable = e->executable);
+    PJRT_Executable_OutputDimensions_Args dims =
+        PJRT_ARGS(PJRT_Executable_OutputDimensions, .executable = e->executable);
     STATUS_TRY(PJRT_CALL(api, PJRT_Executable_OutputDimensions, &dims));
     if (types.num_output_types != (size_t)e->n_results || dims.num_outputs != (size_t)e->n_results)
-        return status_new(STATUS_INTERNAL, "the PJRT plugin contradicts itself: %d results, %zu types, %zu shapes", e->n_results,
-                          types.num_output_types, dims.num_outputs);
+        return status_new(STATUS_INTERNAL, "the PJRT plugin contradicts itself: %d results, %zu types, %zu shapes",
+                          e->n_results, types.num_output_types, dims.num_outputs);
     const int64_t *next = dims.dims;
     for (int i = 0; i < e->n_results; i++) {
         pjrt_result_info *r = &e->results[i];
@@ -42,7 +44,8 @@ static status *read_results(const PJRT_Api *api, pjrt_executable *e) {
 static status *adopt(pjrt_client *c, PJRT_LoadedExecutable *loaded, bool may_donate, pjrt_executable **out) {
     const PJRT_Api *api = c->api;
     pjrt_executable *e = NULL;
-    PJRT_LoadedExecutable_GetExecutable_Args get = PJRT_ARGS(PJRT_LoadedExecutable_GetExecutable, .loaded_executable = loaded);
+    PJRT_LoadedExecutable_GetExecutable_Args get =
+        PJRT_ARGS(PJRT_LoadedExecutable_GetExecutable, .loaded_executable = loaded);
     status *s = PJRT_CALL(api, PJRT_LoadedExecutable_GetExecutable, &get);
     PJRT_Executable_NumOutputs_Args count = PJRT_ARGS(PJRT_Executable_NumOutputs, .executable = get.executable);
     if (!s) s = PJRT_CALL(api, PJRT_Executable_NumOutputs, &count);
@@ -75,20 +78,23 @@ PJRT_Program pjrt_program_mlir(const char *mlir, size_t size) {
                           .format_size = 4};
 }
 
-/* Whether the module says of any parameter that its memory may go to a result (the attributes that XLA's importer reads). */
+/* Whether the module says of any parameter that its memory may go to a result (the attributes that XLA's importer
+ * reads). */
 static bool says_donation(const char *mlir, size_t size) {
     static const char aliasing[] = "aliasing_output", donor[] = "buffer_donor";
     return memmem(mlir, size, aliasing, sizeof aliasing - 1) || memmem(mlir, size, donor, sizeof donor - 1);
 }
 
-status *pjrt_compile(pjrt_client *c, const char *mlir, size_t size, const pjrt_compile_options *o, pjrt_executable **out) {
+status *pjrt_compile(pjrt_client *c, const char *mlir, size_t size, const pjrt_compile_options *o,
+                     pjrt_executable **out) {
     static const pjrt_compile_options defaults;
     *out = NULL;
     if (!o) o = &defaults;
     strbuf options;
     strbuf_init(&options);
     pjrt_compile_options_serialize(o, &options);
-    if (c->n_devices > 1 && o->num_replicas <= 1 && o->num_partitions <= 1) pjrt_compile_options_make_portable(&options);
+    if (c->n_devices > 1 && o->num_replicas <= 1 && o->num_partitions <= 1)
+        pjrt_compile_options_make_portable(&options);
     if (strbuf_failed(&options)) {
         strbuf_free(&options);
         return status_no_memory();
@@ -117,7 +123,9 @@ void pjrt_executable_release(pjrt_executable *e) {
 
 int pjrt_executable_result_count(const pjrt_executable *e) { return e->n_results; }
 
-status *pjrt_executable_cost(pjrt_executable *e, pjrt_cost *out) { return pjrt_cost_read(e->client->api, e->executable, out); }
+status *pjrt_executable_cost(pjrt_executable *e, pjrt_cost *out) {
+    return pjrt_cost_read(e->client->api, e->executable, out);
+}
 
 /* ---- writing and reading ---- */
 
@@ -135,8 +143,9 @@ status *pjrt_executable_serialize(pjrt_executable *e, strbuf *out) {
 
 status *pjrt_executable_deserialize(pjrt_client *c, const void *data, size_t size, pjrt_executable **out) {
     *out = NULL;
-    PJRT_Executable_DeserializeAndLoad_Args args = PJRT_ARGS(PJRT_Executable_DeserializeAndLoad, .client = c->client,
-                                                             .serialized_executable = data, .serialized_executable_size = size);
+    PJRT_Executable_DeserializeAndLoad_Args args =
+        PJRT_ARGS(PJRT_Executable_DeserializeAndLoad, .client = c->client, .serialized_executable = data,
+                  .serialized_executable_size = size);
     STATUS_TRY(PJRT_CALL(c->api, PJRT_Executable_DeserializeAndLoad, &args));
     return adopt(c, args.loaded_executable, true, out); /* its text is gone: it may donate */
 }
@@ -187,28 +196,31 @@ static status *make_results(pjrt_executable *e, pjrt_buffer **outputs) {
     return NULL;
 }
 
-static status *launch(pjrt_executable *e, PJRT_Device *device, int n_inputs, const bool *donate, const launch_arrays *a) {
+static status *launch(pjrt_executable *e, PJRT_Device *device, int n_inputs, const bool *donate,
+                      const launch_arrays *a) {
     PJRT_ExecuteOptions options = {.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE};
     if (e->may_donate) { /* otherwise nothing can be donated, and the list would only cost time */
         options.num_non_donatable_input_indices = list_fixed(n_inputs, donate, a->fixed);
         options.non_donatable_input_indices = a->fixed;
     }
     PJRT_Buffer *const *argument_list = a->inputs;
-    PJRT_LoadedExecutable_Execute_Args args =
-        PJRT_ARGS(PJRT_LoadedExecutable_Execute, .executable = e->loaded, .options = &options, .argument_lists = &argument_list,
-                  .num_devices = 1, .num_args = (size_t)n_inputs, .output_lists = &a->results,
-                  /* With one device there is nothing to choose, and not every plugin takes a choice. */
-                  .execute_device = e->client->n_devices > 1 ? device : NULL);
+    PJRT_LoadedExecutable_Execute_Args args = PJRT_ARGS(
+        PJRT_LoadedExecutable_Execute, .executable = e->loaded, .options = &options, .argument_lists = &argument_list,
+        .num_devices = 1, .num_args = (size_t)n_inputs, .output_lists = &a->results,
+        /* With one device there is nothing to choose, and not every plugin takes a choice. */
+        .execute_device = e->client->n_devices > 1 ? device : NULL);
     return PJRT_CALL(e->client->api, PJRT_LoadedExecutable_Execute, &args);
 }
 
-status *pjrt_execute(pjrt_executable *e, int device, int n_inputs, pjrt_buffer *const *inputs, const bool *donate, pjrt_buffer **outputs) {
+status *pjrt_execute(pjrt_executable *e, int device, int n_inputs, pjrt_buffer *const *inputs, const bool *donate,
+                     pjrt_buffer **outputs) {
     PJRT_Buffer *few_inputs[FEW], *few_results[FEW];
     int64_t few_fixed[FEW];
     launch_arrays a = {few_inputs, few_results, few_fixed, NULL};
     PJRT_Device *target = NULL;
     STATUS_TRY(pjrt_client_device(e->client, device, &target));
-    if ((n_inputs > FEW || e->n_results > FEW) && !allocate_arrays(&a, n_inputs, e->n_results)) return status_no_memory();
+    if ((n_inputs > FEW || e->n_results > FEW) && !allocate_arrays(&a, n_inputs, e->n_results))
+        return status_no_memory();
     status *s = make_results(e, outputs);
     if (!s) {
         for (int i = 0; i < n_inputs; i++) a.inputs[i] = inputs[i]->buffer;

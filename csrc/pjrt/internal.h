@@ -20,7 +20,7 @@
     (function##_Args) { .struct_size = function##_Args_STRUCT_SIZE, __VA_ARGS__ }
 
 /* Calls and gives a status. Written as an expression so that it fits into STATUS_TRY. */
-#define PJRT_CALL(api, function, args)                                                                   \
+#define PJRT_CALL(api, function, args)                                                   \
     (PJRT_HAS(api, function) ? pjrt_status_take((api), (api)->function(args), #function) \
                              : pjrt_status_missing(#function))
 
@@ -93,8 +93,6 @@ status *pjrt_client_device(const pjrt_client *c, int device, PJRT_Device **out);
 pjrt_buffer *pjrt_buffer_new(pjrt_client *c);
 /* Puts the plugin's buffer and what is known of it into the struct, and books it. */
 void pjrt_buffer_fill(pjrt_buffer *b, PJRT_Buffer *buffer, dtype type, int rank, int64_t bytes);
-/* The same, asking the plugin for the type and the dimensions. */
-status *pjrt_buffer_fill_by_asking(pjrt_buffer *b, PJRT_Buffer *buffer);
 void pjrt_buffer_mark_donated(pjrt_buffer *b);
 
 /* Shared by loaded executables and those compiled for a topology. */

@@ -1,5 +1,6 @@
-/* Compile options as the bytes of xla.CompileOptionsProto (xla/pjrt/proto/compile_options.proto), written field by field in
- * protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding), so that no protobuf library is needed. */
+/* Compile options as the bytes of xla.CompileOptionsProto (xla/pjrt/proto/compile_options.proto), written field by
+ * field in protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding), so that no protobuf
+ * library is needed. */
 #include <string.h>
 #include <strings.h>
 
@@ -53,7 +54,8 @@ static void put_message(strbuf *out, int field, strbuf *message) {
     strbuf_clear(message);
 }
 
-/* XLA parses a string for a flag of any type, but of booleans it takes only "True" and "False": those travel as booleans. */
+/* XLA parses a string for a flag of any type, but of booleans it takes only "True" and "False": those travel as
+ * booleans. */
 static void put_override(strbuf *out, const char *name, const char *value) {
     strbuf entry, override;
     strbuf_init(&entry);

@@ -1,5 +1,5 @@
-/* Loading PJRT plugins. A plugin stays loaded for the life of the process: it has threads and thread-local data that outlive
- * any use of ours. Loading takes no lock; a thread that wants what another is loading waits for that one. */
+/* Loading PJRT plugins. A plugin stays loaded for the life of the process: it has threads and thread-local data that
+ * outlive any use of ours. Loading takes no lock; a thread that wants what another is loading waits for that one. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -34,7 +34,8 @@ static status *check_version(const char *path, const PJRT_Api *api) {
     if (!api) return status_new(STATUS_RUNTIME, "PJRT plugin %s: GetPjrtApi gives nothing", path);
     /* The version has been at this place since PJRT 0.30, so it can be read from a table of any age. */
     if (api->struct_size < offsetof(PJRT_Api, PJRT_Error_Destroy))
-        return status_new(STATUS_RUNTIME, "PJRT plugin %s: its function table is only %zu bytes", path, api->struct_size);
+        return status_new(STATUS_RUNTIME, "PJRT plugin %s: its function table is only %zu bytes", path,
+                          api->struct_size);
     const PJRT_Api_Version *version = &api->pjrt_api_version;
     if (version->major_version != PJRT_API_MAJOR)
         return status_new(STATUS_RUNTIME, "PJRT plugin %s: speaks PJRT %d.%d, and this build speaks %d.%d", path,
@@ -47,12 +48,14 @@ static status *load(const char *path, const PJRT_Api **out) {
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library) {
         const char *reason = dlerror();
-        return status_new(STATUS_RUNTIME, "PJRT plugin %s cannot be loaded as a shared library: %s", path, reason ? reason : "?");
+        return status_new(STATUS_RUNTIME, "PJRT plugin %s cannot be loaded as a shared library: %s", path,
+                          reason ? reason : "?");
     }
     void *symbol = dlsym(library, "GetPjrtApi");
     if (!symbol) {
         dlclose(library);
-        return status_new(STATUS_RUNTIME, "%s is a shared library but no PJRT plugin: it has no function GetPjrtApi", path);
+        return status_new(STATUS_RUNTIME, "%s is a shared library but no PJRT plugin: it has no function GetPjrtApi",
+                          path);
     }
     const PJRT_Api *(*get_api)(void);
     memcpy(&get_api, &symbol, sizeof get_api); /* ISO C has no cast from object to function pointers */
@@ -92,7 +95,8 @@ static pjrt_plugin *claim(const char *path) {
     return p;
 }
 
-/* Ends the loading of a claimed entry: with an api it is ready, with NULL it is forgotten, and those who wait try themselves. */
+/* Ends the loading of a claimed entry: with an api it is ready, with NULL it is forgotten, and those who wait try
+ * themselves. */
 static void settle(pjrt_plugin *p, const PJRT_Api *api) {
     pthread_mutex_lock(&registry_lock);
     p->api = api;

@@ -44,8 +44,8 @@ static status *compile(pjrt_topology *t, const char *mlir, size_t size, const st
     return s;
 }
 
-status *pjrt_compile_for_topology(pjrt_topology *t, const char *mlir, size_t size, const pjrt_compile_options *o, pjrt_cost *cost,
-                                  strbuf *serialized) {
+status *pjrt_compile_for_topology(pjrt_topology *t, const char *mlir, size_t size, const pjrt_compile_options *o,
+                                  pjrt_cost *cost, strbuf *serialized) {
     static const pjrt_compile_options defaults;
     strbuf options;
     strbuf_init(&options);

@@ -24,7 +24,9 @@ static const PJRT_Buffer_Type types[DTYPE_COUNT] = {
     [DTYPE_C128] = PJRT_Buffer_Type_C128,
 };
 
-PJRT_Buffer_Type pjrt_type_from_dtype(dtype t) { return (unsigned)t < DTYPE_COUNT ? types[t] : PJRT_Buffer_Type_INVALID; }
+PJRT_Buffer_Type pjrt_type_from_dtype(dtype t) {
+    return (unsigned)t < DTYPE_COUNT ? types[t] : PJRT_Buffer_Type_INVALID;
+}
 
 dtype pjrt_type_to_dtype(PJRT_Buffer_Type type) {
     for (int t = 1; t < DTYPE_COUNT; t++)

@@ -47,7 +47,8 @@ static inline int check_ok(status *s, const char *what, const char *file, int li
     return 0;
 }
 
-static inline void check_fails(status *s, status_code code, const char *text, const char *what, const char *file, int line) {
+static inline void check_fails(status *s, status_code code, const char *text, const char *what, const char *file,
+                               int line) {
     if (!s) {
         check_failures++;
         printf("%s:%d: %s succeeded\n", file, line, what);
@@ -55,8 +56,8 @@ static inline void check_fails(status *s, status_code code, const char *text, co
     }
     if (status_get_code(s) != code || !strstr(status_message(s), text)) {
         check_failures++;
-        printf("%s:%d: %s gave code %d, \"%s\"; expected code %d and \"%s\"\n", file, line, what, (int)status_get_code(s),
-               status_message(s), (int)code, text);
+        printf("%s:%d: %s gave code %d, \"%s\"; expected code %d and \"%s\"\n", file, line, what,
+               (int)status_get_code(s), status_message(s), (int)code, text);
     }
     status_free(s);
 }

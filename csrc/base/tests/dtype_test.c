@@ -6,7 +6,8 @@
 enum { TYPES = DTYPE_COUNT - 1 };
 
 /* Short names in DTYPE_TABLE's order, and torch.promote_types of every pair of them; "--" where it raises. */
-static const char *const short_names[TYPES] = {"b", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "e4", "e5", "z4", "z5", "f16", "bf", "f32", "f64", "c64", "c128"};
+static const char *const short_names[TYPES] = {"b",  "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "e4",
+                                               "e5", "z4", "z5", "f16", "bf",  "f32", "f64", "c64", "c128"};
 static const char *const promotions[TYPES] = {
     "b    u8   i8   --   i16  --   i32  --   i64  --   --   --   --   f16  bf   f32  f64  c64  c128",
     "u8   u8   i16  --   i16  --   i32  --   i64  --   --   --   --   f16  bf   f32  f64  c64  c128",

@@ -115,7 +115,8 @@ static void test_against_array(uint64_t spread) {
         }
         CHECK_INT(hashmap_count(m), count);
         int other = (key * 7 + step) % KEYS;
-        CHECK_INT((intptr_t)hashmap_find(m, &other, sizeof other, hash_bytes(&other, sizeof other) % spread), expected[other]);
+        CHECK_INT((intptr_t)hashmap_find(m, &other, sizeof other, hash_bytes(&other, sizeof other) % spread),
+                  expected[other]);
     }
     long sum = 0, visited = 0;
     for (int i = 0; i < KEYS; i++) sum += expected[i];

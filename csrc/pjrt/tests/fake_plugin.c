@@ -1,4 +1,5 @@
-/* The fake plugin, a shared library. FAKE_PJRT in the environment makes GetPjrtApi misbehave: "null", "major", "short". */
+/* The fake plugin, a shared library. FAKE_PJRT in the environment makes GetPjrtApi misbehave: "null", "major", "short".
+ */
 #include "fake_plugin.h"
 
 #include <stdlib.h>
@@ -13,16 +14,44 @@ typedef struct object {
     struct object *previous, *next;
 } object;
 
-struct PJRT_Error { object base; PJRT_Error_Code code; const char *message; };
-struct PJRT_Event { object base; bool failed; };
-struct PJRT_Client { object base; };
-struct PJRT_DeviceDescription { int id; };
-struct PJRT_Device { struct PJRT_DeviceDescription description; };
-struct PJRT_Buffer { object base; PJRT_Buffer_Type type; int64_t dims[8]; size_t rank, size; bool deleted, failed; char data[]; };
-struct PJRT_Executable { object base; };
-struct PJRT_LoadedExecutable { object base; };
-struct PJRT_SerializedExecutable { object base; };
-struct PJRT_TopologyDescription { object base; };
+struct PJRT_Error {
+    object base;
+    PJRT_Error_Code code;
+    const char *message;
+};
+struct PJRT_Event {
+    object base;
+    bool failed;
+};
+struct PJRT_Client {
+    object base;
+};
+struct PJRT_DeviceDescription {
+    int id;
+};
+struct PJRT_Device {
+    struct PJRT_DeviceDescription description;
+};
+struct PJRT_Buffer {
+    object base;
+    PJRT_Buffer_Type type;
+    int64_t dims[8];
+    size_t rank, size;
+    bool deleted, failed;
+    char data[];
+};
+struct PJRT_Executable {
+    object base;
+};
+struct PJRT_LoadedExecutable {
+    object base;
+};
+struct PJRT_SerializedExecutable {
+    object base;
+};
+struct PJRT_TopologyDescription {
+    object base;
+};
 
 static fake_plugin state;
 static object objects = {&objects, &objects};
@@ -65,10 +94,10 @@ static PJRT_Error *enter(const char *function, size_t size, size_t expected) {
 }
 
 #define FAKE(function) static PJRT_Error *fake_##function(function##_Args *args)
-#define ENTER(function)                                                                     \
-    do {                                                                                    \
+#define ENTER(function)                                                                        \
+    do {                                                                                       \
         PJRT_Error *error_ = enter(#function, args->struct_size, function##_Args_STRUCT_SIZE); \
-        if (error_) return error_;                                                          \
+        if (error_) return error_;                                                             \
     } while (0)
 
 /* A function that frees what one field names; it frees even when it then fails, as the real ones do. */
@@ -232,7 +261,8 @@ FAKE(PJRT_Buffer_ToHostBuffer) {
     ENTER(PJRT_Buffer_ToHostBuffer);
     state.host_copies++;
     state.host_layout_size = args->host_layout ? args->host_layout->tiled.minor_to_major_size : 0;
-    for (size_t i = 0; i < state.host_layout_size; i++) state.host_layout[i] = args->host_layout->tiled.minor_to_major[i];
+    for (size_t i = 0; i < state.host_layout_size; i++)
+        state.host_layout[i] = args->host_layout->tiled.minor_to_major[i];
     memcpy(args->dst, args->src->data, args->src->size);
     args->event = new_event(args->src->deleted || args->src->failed);
     return NULL;
@@ -340,10 +370,12 @@ FAKE(PJRT_LoadedExecutable_Execute) {
     state.n_arguments = args->num_args;
     state.launched_on = args->execute_device ? args->execute_device->description.id : -1;
     state.n_fixed = options->num_non_donatable_input_indices;
-    for (size_t i = 0; i < state.n_fixed && i < FAKE_MAX_LIST; i++) state.fixed[i] = options->non_donatable_input_indices[i];
+    for (size_t i = 0; i < state.n_fixed && i < FAKE_MAX_LIST; i++)
+        state.fixed[i] = options->non_donatable_input_indices[i];
     PJRT_Buffer *const *inputs = args->argument_lists[0];
     for (int i = 0; i < state.n_results; i++) {
-        PJRT_Buffer *result = new_buffer(PJRT_Buffer_Type_F32, (int64_t[]){2, 3}, 2, args->num_args ? inputs[0]->data : (const char *)zeros);
+        PJRT_Buffer *result = new_buffer(PJRT_Buffer_Type_F32, (int64_t[]){2, 3}, 2,
+                                         args->num_args ? inputs[0]->data : (const char *)zeros);
         result->failed = state.computation_fails;
         args->output_lists[0][i] = result;
     }
@@ -415,23 +447,50 @@ FAKE(PJRT_Compile) {
 
 static const PJRT_Api table = {
     .struct_size = PJRT_Api_STRUCT_SIZE,
-    .pjrt_api_version = {.struct_size = PJRT_Api_Version_STRUCT_SIZE, .major_version = PJRT_API_MAJOR, .minor_version = 7},
-    ENTRY(PJRT_Error_Destroy), ENTRY(PJRT_Error_Message), ENTRY(PJRT_Error_GetCode),
+    .pjrt_api_version = {.struct_size = PJRT_Api_Version_STRUCT_SIZE,
+                         .major_version = PJRT_API_MAJOR,
+                         .minor_version = 7},
+    ENTRY(PJRT_Error_Destroy),
+    ENTRY(PJRT_Error_Message),
+    ENTRY(PJRT_Error_GetCode),
     ENTRY(PJRT_Plugin_Initialize),
-    ENTRY(PJRT_Event_Destroy), ENTRY(PJRT_Event_IsReady), ENTRY(PJRT_Event_Await),
-    ENTRY(PJRT_Client_Create), ENTRY(PJRT_Client_Destroy), ENTRY(PJRT_Client_PlatformName), ENTRY(PJRT_Client_PlatformVersion),
-    ENTRY(PJRT_Client_AddressableDevices), ENTRY(PJRT_Device_GetDescription), ENTRY(PJRT_DeviceDescription_Kind),
-    ENTRY(PJRT_DeviceDescription_ToString), ENTRY(PJRT_Device_MemoryStats),
-    ENTRY(PJRT_Client_BufferFromHostBuffer), ENTRY(PJRT_Buffer_Destroy), ENTRY(PJRT_Buffer_ReadyEvent),
-    ENTRY(PJRT_Buffer_ToHostBuffer), ENTRY(PJRT_Buffer_IsOnCpu), ENTRY(PJRT_Buffer_GetMemoryLayout),
-    ENTRY(PJRT_Buffer_IncreaseExternalReferenceCount), ENTRY(PJRT_Buffer_DecreaseExternalReferenceCount),
-    ENTRY(PJRT_Buffer_UnsafePointer), ENTRY(PJRT_Buffer_CopyToDevice),
-    ENTRY(PJRT_Client_Compile), ENTRY(PJRT_LoadedExecutable_Destroy), ENTRY(PJRT_Executable_Destroy),
-    ENTRY(PJRT_LoadedExecutable_GetExecutable), ENTRY(PJRT_Executable_NumOutputs), ENTRY(PJRT_Executable_OutputElementTypes),
-    ENTRY(PJRT_Executable_OutputDimensions), ENTRY(PJRT_LoadedExecutable_Execute), ENTRY(PJRT_Executable_Serialize),
-    ENTRY(PJRT_Executable_DeserializeAndLoad), ENTRY(PJRT_Executable_GetCostAnalysis),
+    ENTRY(PJRT_Event_Destroy),
+    ENTRY(PJRT_Event_IsReady),
+    ENTRY(PJRT_Event_Await),
+    ENTRY(PJRT_Client_Create),
+    ENTRY(PJRT_Client_Destroy),
+    ENTRY(PJRT_Client_PlatformName),
+    ENTRY(PJRT_Client_PlatformVersion),
+    ENTRY(PJRT_Client_AddressableDevices),
+    ENTRY(PJRT_Device_GetDescription),
+    ENTRY(PJRT_DeviceDescription_Kind),
+    ENTRY(PJRT_DeviceDescription_ToString),
+    ENTRY(PJRT_Device_MemoryStats),
+    ENTRY(PJRT_Client_BufferFromHostBuffer),
+    ENTRY(PJRT_Buffer_Destroy),
+    ENTRY(PJRT_Buffer_ReadyEvent),
+    ENTRY(PJRT_Buffer_ToHostBuffer),
+    ENTRY(PJRT_Buffer_IsOnCpu),
+    ENTRY(PJRT_Buffer_GetMemoryLayout),
+    ENTRY(PJRT_Buffer_IncreaseExternalReferenceCount),
+    ENTRY(PJRT_Buffer_DecreaseExternalReferenceCount),
+    ENTRY(PJRT_Buffer_UnsafePointer),
+    ENTRY(PJRT_Buffer_CopyToDevice),
+    ENTRY(PJRT_Client_Compile),
+    ENTRY(PJRT_LoadedExecutable_Destroy),
+    ENTRY(PJRT_Executable_Destroy),
+    ENTRY(PJRT_LoadedExecutable_GetExecutable),
+    ENTRY(PJRT_Executable_NumOutputs),
+    ENTRY(PJRT_Executable_OutputElementTypes),
+    ENTRY(PJRT_Executable_OutputDimensions),
+    ENTRY(PJRT_LoadedExecutable_Execute),
+    ENTRY(PJRT_Executable_Serialize),
+    ENTRY(PJRT_Executable_DeserializeAndLoad),
+    ENTRY(PJRT_Executable_GetCostAnalysis),
     ENTRY(PJRT_Executable_GetCompiledMemoryStats),
-    ENTRY(PJRT_TopologyDescription_Create), ENTRY(PJRT_TopologyDescription_Destroy), ENTRY(PJRT_Compile),
+    ENTRY(PJRT_TopologyDescription_Create),
+    ENTRY(PJRT_TopologyDescription_Destroy),
+    ENTRY(PJRT_Compile),
 };
 
 static PJRT_Api api;
@@ -439,7 +498,8 @@ static PJRT_Api api;
 EXPORT void fake_plugin_reset(void) {
     while (objects.next != &objects) free_object(objects.next);
     long initialized = state.initialized;
-    state = (fake_plugin){.api = &api, .fail_code = PJRT_Error_Code_INTERNAL, .n_devices = 1, .n_results = 2, .initialized = initialized};
+    state = (fake_plugin){
+        .api = &api, .fail_code = PJRT_Error_Code_INTERNAL, .n_devices = 1, .n_results = 2, .initialized = initialized};
     for (int i = 0; i < FAKE_MAX_DEVICES; i++) devices[i].description.id = i;
     api = table;
 }

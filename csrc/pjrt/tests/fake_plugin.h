@@ -1,5 +1,5 @@
-/* A PJRT plugin that computes nothing: its programs copy their first input to every result. Tests make its calls fail, look at
- * what it was given, and count what it still holds. */
+/* A PJRT plugin that computes nothing: its programs copy their first input to every result. Tests make its calls fail,
+ * look at what it was given, and count what it still holds. */
 #ifndef PJRT_TESTS_FAKE_PLUGIN_H
 #define PJRT_TESTS_FAKE_PLUGIN_H
 
@@ -35,7 +35,8 @@ typedef struct {
     size_t host_layout_size;
 } fake_plugin;
 
-/* The symbol of this type tells the state, which fake_plugin_reset puts back to its beginning, freeing what was leaked. */
+/* The symbol of this type tells the state, which fake_plugin_reset puts back to its beginning, freeing what was leaked.
+ */
 typedef fake_plugin *fake_plugin_state_function(void);
 typedef void fake_plugin_reset_function(void);
 

@@ -1,5 +1,5 @@
-/* Everything of this room against the fake plugin: what it is given, and that each of its errors, each missing function and each
- * failed allocation is told to the caller and leaks nothing. FAKE_PLUGIN is its path. */
+/* Everything of this room against the fake plugin: what it is given, and that each of its errors, each missing function
+ * and each failed allocation is told to the caller and leaks nothing. FAKE_PLUGIN is its path. */
 #include <dlfcn.h>
 
 #include "base/alloc.h"
@@ -86,7 +86,8 @@ static status *use_everything(void) {
 
 /* Functions whose failure changes nothing for the caller: the object is gone all the same, or there is another way. */
 static bool may_fail_unnoticed(const char *function) {
-    static const char *const harmless[] = {"_Destroy", "_IsOnCpu", "_GetMemoryLayout", "ExternalReferenceCount", "_UnsafePointer"};
+    static const char *const harmless[] = {"_Destroy", "_IsOnCpu", "_GetMemoryLayout", "ExternalReferenceCount",
+                                           "_UnsafePointer"};
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
         if (strstr(function, harmless[i])) return true;
     return false;
@@ -98,7 +99,8 @@ static void check_nothing_held(long allocations, const char *after) {
     if (mem_live_count() != allocations || fake->live_objects || counters.live_buffers || counters.live_bytes) {
         check_failures++;
         printf("after %s: %ld allocations, %ld objects of the plugin, %lld buffers, %lld bytes are left\n", after,
-               mem_live_count() - allocations, fake->live_objects, (long long)counters.live_buffers, (long long)counters.live_bytes);
+               mem_live_count() - allocations, fake->live_objects, (long long)counters.live_buffers,
+               (long long)counters.live_bytes);
     }
 }
 
@@ -162,9 +164,14 @@ static void test_missing_functions(void) {
 }
 
 static void test_error_codes(void) {
-    static const struct { PJRT_Error_Code code; status_code expected; } rows[] = {
-        {PJRT_Error_Code_RESOURCE_EXHAUSTED, STATUS_OUT_OF_MEMORY}, {PJRT_Error_Code_UNIMPLEMENTED, STATUS_NOT_IMPLEMENTED},
-        {PJRT_Error_Code_INVALID_ARGUMENT, STATUS_RUNTIME},         {PJRT_Error_Code_UNAVAILABLE, STATUS_RUNTIME},
+    static const struct {
+        PJRT_Error_Code code;
+        status_code expected;
+    } rows[] = {
+        {PJRT_Error_Code_RESOURCE_EXHAUSTED, STATUS_OUT_OF_MEMORY},
+        {PJRT_Error_Code_UNIMPLEMENTED, STATUS_NOT_IMPLEMENTED},
+        {PJRT_Error_Code_INVALID_ARGUMENT, STATUS_RUNTIME},
+        {PJRT_Error_Code_UNAVAILABLE, STATUS_RUNTIME},
     };
     pjrt_client *c;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -245,7 +252,8 @@ static void test_buffers(void) {
     CHECK_FAILS(pjrt_buffer_from_host(c, 0, six, DTYPE_F32, 65, dims, &none), STATUS_VALUE, "65 dimensions");
     CHECK_FAILS(pjrt_buffer_from_host(c, 0, NULL, DTYPE_F32, 2, dims, &none), STATUS_VALUE, "no host memory");
     CHECK_FAILS(pjrt_buffer_from_host(c, 0, six, DTYPE_F32, 2, (int64_t[]){2, -3}, &none), STATUS_VALUE, "negative");
-    CHECK_FAILS(pjrt_buffer_from_host(c, 0, six, DTYPE_F32, 2, (int64_t[]){INT64_MAX / 2, 3}, &none), STATUS_VALUE, "too large");
+    CHECK_FAILS(pjrt_buffer_from_host(c, 0, six, DTYPE_F32, 2, (int64_t[]){INT64_MAX / 2, 3}, &none), STATUS_VALUE,
+                "too large");
     CHECK_OK(pjrt_buffer_from_host(c, 0, NULL, DTYPE_F32, 2, (int64_t[]){0, 3}, &none)); /* empty */
     CHECK_OK(pjrt_buffer_to_host(none, NULL, 0));
     pjrt_buffer_release(none);
@@ -264,7 +272,10 @@ static void test_buffers(void) {
 
 /* An array in host memory and in the host's order is read in place, any other by the plugin and in the host's order. */
 static void test_reading(void) {
-    static const struct { bool on_cpu, column_major; int by_plugin; } rows[] = {{false, false, 1}, {true, true, 1}, {true, false, 0}};
+    static const struct {
+        bool on_cpu, column_major;
+        int by_plugin;
+    } rows[] = {{false, false, 1}, {true, true, 1}, {true, false, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         pjrt_client *c = new_client(1);
         pjrt_buffer *b = new_buffer(c);
@@ -349,7 +360,8 @@ static void test_many_arguments(int n_inputs, int n_results) {
 static void test_devices(void) {
     pjrt_client *c = new_client(3);
     pjrt_executable *e = new_program(c, program);
-    CHECK(fake->compile_options_size > 2 && memcmp(fake->compile_options + fake->compile_options_size - 2, "\x20\x01", 2) == 0);
+    CHECK(fake->compile_options_size > 2 &&
+          memcmp(fake->compile_options + fake->compile_options_size - 2, "\x20\x01", 2) == 0);
     pjrt_buffer *outputs[2];
     CHECK_OK(pjrt_execute(e, 2, 0, NULL, NULL, outputs));
     CHECK_INT(fake->launched_on, 2);

@@ -27,11 +27,21 @@ static void test_build_options(void) {
 static void test_flags(void) {
     const char *const names[] = {"ab", "c", "d", "e"}, *const values[] = {"false", "TRUE", "3", ""};
     CHECK_BYTES(&((pjrt_compile_options){.n_flags = 4, .flag_names = names, .flag_values = values}),
-                "\x1a\x0f" ORDINAL "\x20\x01\x28\x01"
-                "\x3a\x08\x0a\x02" "ab" "\x12\x02\x10\x00"  /* a boolean */
-                "\x3a\x07\x0a\x01" "c" "\x12\x02\x10\x01"
-                "\x3a\x08\x0a\x01" "d" "\x12\x03\x0a\x01" "3" /* anything else is a string */
-                "\x3a\x07\x0a\x01" "e" "\x12\x02\x0a\x00");
+                "\x1a\x0f" ORDINAL
+                "\x20\x01\x28\x01"
+                "\x3a\x08\x0a\x02"
+                "ab"
+                "\x12\x02\x10\x00" /* a boolean */
+                "\x3a\x07\x0a\x01"
+                "c"
+                "\x12\x02\x10\x01"
+                "\x3a\x08\x0a\x01"
+                "d"
+                "\x12\x03\x0a\x01"
+                "3" /* anything else is a string */
+                "\x3a\x07\x0a\x01"
+                "e"
+                "\x12\x02\x0a\x00");
 }
 
 static void test_long_values(void) {
@@ -41,7 +51,8 @@ static void test_long_values(void) {
     const char *const names[] = {"n"}, *const values[] = {value};
     strbuf s;
     strbuf_init(&s);
-    pjrt_compile_options_serialize(&(pjrt_compile_options){.n_flags = 1, .flag_names = names, .flag_values = values}, &s);
+    pjrt_compile_options_serialize(&(pjrt_compile_options){.n_flags = 1, .flag_names = names, .flag_values = values},
+                                   &s);
     /* 17 bytes of build options; entry: tag, length 308; key 3; value: tag, length 302; string: tag, length 299. */
     CHECK_INT(s.size, 17 + 3 + 3 + 3 + 3 + 299);
     CHECK(memcmp(s.data + 17, "\x3a\xb4\x02\x0a\x01n\x12\xae\x02\x0a\xab\x02vvv", 15) == 0);

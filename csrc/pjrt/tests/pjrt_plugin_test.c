@@ -122,8 +122,9 @@ static void test_environment(void) {
 
 static void test_finding_tpus(void) {
     CHECK(!pjrt_tpu_attached_below(in_directory("nowhere")));
-    for (const char *const *d = (const char *const[]){"m", "m/dev", "m/dev/accel", "m/sys", "m/sys/bus", "m/sys/bus/pci",
-                                                     "m/sys/bus/pci/devices", "m/sys/bus/pci/devices/0", "m/sys/bus/pci/devices/1", NULL};
+    for (const char *const *d =
+             (const char *const[]){"m", "m/dev", "m/dev/accel", "m/sys", "m/sys/bus", "m/sys/bus/pci",
+                                   "m/sys/bus/pci/devices", "m/sys/bus/pci/devices/0", "m/sys/bus/pci/devices/1", NULL};
          *d; d++)
         CHECK_INT(mkdir(in_directory(*d), 0700), 0);
     char machine[256];
@@ -134,7 +135,7 @@ static void test_finding_tpus(void) {
     write_file("m/sys/bus/pci/devices/0/vendor", "0x8086\n");
     write_file("m/sys/bus/pci/devices/0/device", "0x0063\n");
     write_file("m/sys/bus/pci/devices/1/vendor", "0x1ae0\n");
-    CHECK(!pjrt_tpu_attached_below(machine)); /* its device id cannot be read */
+    CHECK(!pjrt_tpu_attached_below(machine));                 /* its device id cannot be read */
     write_file("m/sys/bus/pci/devices/1/device", "0x0042\n"); /* Google's network card */
     CHECK(!pjrt_tpu_attached_below(machine));
     write_file("m/sys/bus/pci/devices/1/device", "0x0063\n"); /* v5e */

@@ -1,4 +1,5 @@
-/* This room against a real plugin, the XLA CPU one: TORCH_TPU_TEST_PLUGIN is its path; without it the test is skipped. */
+/* This room against a real plugin, the XLA CPU one: TORCH_TPU_TEST_PLUGIN is its path; without it the test is skipped.
+ */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -46,15 +47,19 @@ static void test_client(void) {
 
 /* Bytes of every type and of several shapes come back as they went. */
 static void test_round_trips(void) {
-    static const struct { int rank; int64_t dims[3]; int64_t count; } shapes[] = {
-        {0, {0}, 1}, {1, {5}, 5}, {2, {2, 3}, 6}, {3, {2, 1, 4}, 8}, {1, {0}, 0}, {3, {2, 0, 3}, 0}};
+    static const struct {
+        int rank;
+        int64_t dims[3];
+        int64_t count;
+    } shapes[] = {{0, {0}, 1}, {1, {5}, 5}, {2, {2, 3}, 6}, {3, {2, 1, 4}, 8}, {1, {0}, 0}, {3, {2, 0, 3}, 0}};
     unsigned char data[16 * 8], read[16 * 8];
     for (size_t i = 0; i < sizeof data; i++) data[i] = i % 2; /* also valid as booleans */
     for (int t = 1; t < DTYPE_COUNT; t++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             pjrt_buffer *b = NULL;
             size_t size = (size_t)shapes[i].count * dtype_bytes((dtype)t);
-            if (!CHECK_OK(pjrt_buffer_from_host(client, 0, data, (dtype)t, shapes[i].rank, shapes[i].dims, &b))) continue;
+            if (!CHECK_OK(pjrt_buffer_from_host(client, 0, data, (dtype)t, shapes[i].rank, shapes[i].dims, &b)))
+                continue;
             CHECK_INT(pjrt_buffer_bytes(b), size);
             CHECK_INT(pjrt_buffer_dtype(b), t);
             memset(read, 0xff, sizeof read);
@@ -84,7 +89,8 @@ static void test_host_memory_is_free(void) {
 }
 
 static const char maximum[] =
-    "module { func.func public @main(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<3x2xf32>) {\n"
+    "module { func.func public @main(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<3x2xf32>) "
+    "{\n"
     "  %0 = stablehlo.maximum %a, %b : tensor<2x3xf32>\n"
     "  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\n"
     "  return %0, %1 : tensor<2x3xf32>, tensor<3x2xf32> } }";
@@ -114,8 +120,10 @@ static void test_flag(void) {
     if (e) run_maximum(e, 0);
     pjrt_executable_release(e);
     const char *const wrong[] = {"xla_no_such_flag"};
-    CHECK_FAILS(pjrt_compile(client, maximum, strlen(maximum), &(pjrt_compile_options){.n_flags = 1, .flag_names = wrong, .flag_values = flag_values}, &e),
-                STATUS_RUNTIME, "xla_no_such_flag");
+    CHECK_FAILS(
+        pjrt_compile(client, maximum, strlen(maximum),
+                     &(pjrt_compile_options){.n_flags = 1, .flag_names = wrong, .flag_values = flag_values}, &e),
+        STATUS_RUNTIME, "xla_no_such_flag");
 }
 
 static void test_every_device(void) {
@@ -146,7 +154,8 @@ static void test_serialization(void) {
 }
 
 static const char add_into_first[] =
-    "module { func.func public @main(%a: tensor<3xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<3xf32>) -> tensor<3xf32> {\n"
+    "module { func.func public @main(%a: tensor<3xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<3xf32>) -> "
+    "tensor<3xf32> {\n"
     "  %0 = stablehlo.add %a, %b : tensor<3xf32>\n"
     "  return %0 : tensor<3xf32> } }";
 
@@ -154,7 +163,8 @@ static const char add_into_first[] =
 static void test_donation(void) {
     pjrt_executable *e = compile(add_into_first, NULL);
     const bool donate[2] = {true, false};
-    pjrt_buffer *inputs[2] = {from_floats(0, 1, (int64_t[]){3}, (float[]){1, 2, 3}), from_floats(0, 1, (int64_t[]){3}, (float[]){10, 20, 30})};
+    pjrt_buffer *inputs[2] = {from_floats(0, 1, (int64_t[]){3}, (float[]){1, 2, 3}),
+                              from_floats(0, 1, (int64_t[]){3}, (float[]){10, 20, 30})};
     pjrt_buffer *outputs[1];
     float read[3];
     if (e && CHECK_OK(pjrt_execute(e, 0, 2, inputs, NULL, outputs))) {
@@ -190,9 +200,10 @@ static void test_pointer(void) {
 static void test_bad_input(void) {
     pjrt_executable *e = NULL;
     pjrt_buffer *b = from_floats(0, 1, (int64_t[]){3}, (float[]){1, 2, 3}), *outputs[2];
-    const char *const texts[] = {"", "this is no program", "module { func.func public @main() -> tensor<3xf32> { } }",
-                                 "module { func.func public @main(%a: tensor<3xf32>, %b: tensor<4xf32>) -> tensor<3xf32> {\n"
-                                 "  %0 = stablehlo.add %a, %b : tensor<3xf32>\n  return %0 : tensor<3xf32> } }"};
+    const char *const texts[] = {
+        "", "this is no program", "module { func.func public @main() -> tensor<3xf32> { } }",
+        "module { func.func public @main(%a: tensor<3xf32>, %b: tensor<4xf32>) -> tensor<3xf32> {\n"
+        "  %0 = stablehlo.add %a, %b : tensor<3xf32>\n  return %0 : tensor<3xf32> } }"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         status *s = pjrt_compile(client, texts[i], strlen(texts[i]), NULL, &e);
         CHECK(s != NULL && strlen(status_message(s)) > 20);
