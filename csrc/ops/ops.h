@@ -15,7 +15,9 @@ typedef void (*lower_fn)(lowering *l);
 /* What is done to tensor operands, and to numbers that stand beside tensors, before the lowering sees them. */
 typedef enum {
     PROMOTE_NONE,      /* operands keep their types */
-    PROMOTE,           /* to PyTorch's result_type of all tensor and number operands */
+    /* To PyTorch's result_type of all operands: tensors, 0-d CPU tensors, and Python numbers in argument 0 or 1 (so that
+     * alpha does not count; OP_PROMOTE_NUMBERS makes every number count: clamp's bounds). */
+    PROMOTE,
     PROMOTE_REAL,      /* the same, then bool and integers become the default float (float32) */
     PROMOTE_TAIL,      /* PROMOTE of all but argument 0 (where's condition, masked_fill's is argument 1: see PROMOTE_NONE) */
     PROMOTE_RESULT     /* to the type of result 0 */
@@ -30,7 +32,8 @@ enum {
     /* Uses random bits: takes the generator's state. */
     OP_RANDOM = 4,
     /* Result 0 has operand 0's dtype whatever the promotion (informative, for the metadata rule). */
-    OP_COMPARE = 8 /* result is bool */
+    OP_COMPARE = 8, /* result is bool */
+    OP_PROMOTE_NUMBERS = 16 /* numbers beyond argument 1 take part in promotion */
 };
 
 /* How result metadata (sizes, strides, dtype) is known without PyTorch's meta kernel. */

@@ -39,11 +39,18 @@ void geometry_base_dims(const geometry *g, int *rank, int64_t *dims);
 /* base: type (base dtype, base dims). When base and geometry have different dtypes the base is reinterpreted (bitcast of its
  * bytes; offset counts in g->dtype). Reading past the base is a STATUS_INDEX error recorded in the builder. The result has g's
  * sizes and dtype, conj and neg applied. dynamic_offset: NULL, or an i64 scalar used in place of g->offset (g->offset then only
- * says which structure to use; the caller guarantees the same residues). */
+ * says which structure to use; the caller guarantees that view_offset_structure gives the same bytes for both). */
 hlo_value view_read(hlo_builder *b, hlo_value base, const geometry *g, hlo_value dynamic_offset);
-/* value: g's sizes (broadcast and converted to g->dtype if needed, conj/neg undone). Result: the base's type, unless dtypes
- * differ: then a flat base of g->dtype. */
+/* value: g's sizes (broadcast and converted to g->dtype if needed, conj/neg undone). Result: of the type that view_write_type
+ * says. */
 hlo_value view_write(hlo_builder *b, hlo_value base, const geometry *g, hlo_value value, hlo_value dynamic_offset);
+/* The type of view_write's result: the base's when the dtypes are equal or the base's bytes are no whole number of elements
+ * of g->dtype, else flat. */
+void view_write_type(dtype base_dtype, int base_rank, const int64_t *base_dims, const geometry *g, dtype *result_dtype,
+                     int *result_rank, int64_t *result_dims);
+/* Appends what two geometries that differ in their offset must agree in to share one program with a dynamic_offset.
+ * false: this geometry has no such program (empty, out of range, no memory). */
+bool view_offset_structure(dtype base_dtype, int base_rank, const int64_t *base_dims, const geometry *g, strbuf *out);
 /* A base of `bytes` bytes as a flat value of dtype t (bitcast). */
 hlo_value view_retype(hlo_builder *b, hlo_value base, dtype t);
 
