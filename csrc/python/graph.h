@@ -1,0 +1,15 @@
+/* torch_tpu._C.Graph: graph.h's graphs for Python (decompositions, torch.compile). */
+#ifndef PYTHON_GRAPH_H
+#define PYTHON_GRAPH_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "graph/graph.h"
+
+/* Adds the type Graph and the function has_row(name) -> bool to the module. 0, or -1 with an exception set. */
+int python_graph_init(PyObject *module);
+/* Takes the graph out of a Graph object, which is empty afterwards; NULL with an exception set when it is none or has an error. */
+graph *python_graph_take(PyObject *object);
+
+#endif
