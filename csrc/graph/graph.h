@@ -34,7 +34,8 @@ int32_t graph_write_fresh(graph *g, const geometry *view, int32_t source); /* a 
 /* Copies the arguments. Returns the first result's value id. */
 int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results, const tensor_type *results);
 int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args); /* first result's id */
-void graph_output(graph *g, int32_t value);
+#define GRAPH_NO_OUTPUT (-2)
+void graph_output(graph *g, int32_t value); /* GRAPH_NO_OUTPUT: a result that is absent (None) */
 int graph_input_count(const graph *g);
 int graph_output_count(const graph *g);
 tensor_type graph_value_type(const graph *g, int32_t value);
@@ -46,21 +47,29 @@ const graph_node *graph_node_at(const graph *g, int i);
 void graph_key(const graph *g, strbuf *out);
 void graph_print(const graph *g, strbuf *out);
 
+/* How many nodes, sub-graphs included, may use random bits. */
+int graph_random_count(const graph *g);
+
 /* ---- lowering a graph ---- */
 typedef enum { SLOT_F32, SLOT_F64, SLOT_I64, SLOT_CLASSES } slot_class;
-typedef struct { int32_t arg, element; slot_class cls; bool imaginary; } number_slot; /* which top-level argument it comes from */
+/* A run-time number: element `element` of argument `arg` of the graph's one NODE_OP, or the view offset of node `node`. */
+typedef struct number_slot { int32_t arg, element, node; slot_class cls; bool imaginary; } number_slot;
 typedef struct lower_request {
     hlo_precision precision;
-    /* Numbers of the single NODE_OP of a strict graph that are run-time inputs: bit (arg) set in dynamic_args. */
+    /* Numbers of the single NODE_OP of a strict graph that are run-time inputs: bit `arg`. */
     uint64_t dynamic_args;
+    /* NODE_READ and NODE_WRITE whose offset is a run-time input: bit `node index`. */
+    uint64_t dynamic_offsets;
     /* Filled in: */
-    number_slot *slots; int n_slots; int slot_capacity;  /* run-time numbers, in order within their class */
+    number_slot *slots; /* in order within their class: the n-th slot of a class is element n of its vector */
+    int n_slots, slot_capacity;
     uint64_t structural_args;  /* numbers whose value the lowering asked for as a constant */
-    uint64_t number_args;      /* numbers used as values: may become run-time inputs */
-    int random_uses;           /* 0: no generator state needed; else state is one ui64[2] input */
-    bool has_class[SLOT_CLASSES];
+    int class_parameter[SLOT_CLASSES]; /* parameter index of the vector, -1: not used */
+    int64_t class_length[SLOT_CLASSES];
+    int random_parameter;      /* of the ui64[graph_random_count] words, one a random node; -1: not used */
 } lower_request;
-/* Emits @main: parameters are the graph's inputs, then one vector a slot class in use, then the generator's state if used.
+void lower_request_init(lower_request *request, hlo_precision precision);
+/* Emits @main: parameters are the graph's inputs, then (in order of first use) the vectors of numbers and the random words.
  * donate[i] >= 0: input i is donated to that output. */
 status *graph_lower(const graph *g, const char *name, lower_request *request, const int32_t *donate, strbuf *mlir);
 void lower_request_free(lower_request *request);

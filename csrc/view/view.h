@@ -22,6 +22,18 @@ typedef struct {
     int64_t strides[VIEW_MAX_RANK]; /* in elements, >= 0 */
 } geometry;
 
+/* Copies the used part of the arrays only: a geometry is a kilobyte otherwise. */
+static inline void geometry_copy(geometry *to, const geometry *from) {
+    to->dtype = from->dtype;
+    to->rank = from->rank;
+    to->conj = from->conj;
+    to->neg = from->neg;
+    to->offset = from->offset;
+    for (int i = 0; i < from->rank; i++) {
+        to->sizes[i] = from->sizes[i];
+        to->strides[i] = from->strides[i];
+    }
+}
 void geometry_contiguous(geometry *g, dtype t, int rank, const int64_t *sizes);
 int64_t geometry_count(const geometry *g); /* elements */
 bool geometry_is_contiguous(const geometry *g); /* row-major, any offset; sizes of 1 ignore their stride */

@@ -1,0 +1,244 @@
+/* A graph as one StableHLO program. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "graph/internal.h"
+#include "ops/lowering.h"
+
+/* State of one graph_lower; the callbacks of lowering_host get it. */
+typedef struct lower_state {
+    hlo_builder *builder;
+    const graph *top;
+    lower_request *request;
+    hlo_value vectors[SLOT_CLASSES]; /* parameters that hold run-time numbers */
+    hlo_value words;                 /* parameter of random words */
+    int n_parameters;
+    int random_node;  /* how many random nodes came before */
+    int random_use;   /* within the current node */
+    bool at_top;
+} lower_state;
+
+void lower_request_init(lower_request *request, hlo_precision precision) {
+    memset(request, 0, sizeof *request);
+    request->precision = precision;
+    request->random_parameter = -1;
+    for (int c = 0; c < SLOT_CLASSES; c++) request->class_parameter[c] = -1;
+}
+
+void lower_request_free(lower_request *request) {
+    mem_free(request->slots);
+    request->slots = NULL;
+    request->n_slots = request->slot_capacity = 0;
+}
+
+/* ---- run-time numbers ---- */
+
+static const dtype slot_dtype[SLOT_CLASSES] = {DTYPE_F32, DTYPE_F64, DTYPE_I64};
+
+/* An upper bound of how many slots of a class a strict graph can ask for: every number of its call, complex ones twice, for
+ * each operand list element or number list element, and every view's offset. Known before lowering, because a parameter's
+ * type is. */
+static int64_t slot_bound(const lower_state *s) {
+    int64_t n = 0;
+    for (int i = 0; i < s->top->n_nodes; i++) {
+        const graph_node *node = &s->top->nodes[i];
+        n += 1;
+        if (node->kind != NODE_OP) continue;
+        for (int k = 0; k < node->n_args; k++) {
+            if (k >= 64 || !(s->request->dynamic_args & ((uint64_t)1 << k))) continue;
+            n += 2 * (node->args[k].tag == ARG_NUMBERS ? node->args[k].count : 1);
+        }
+    }
+    return n;
+}
+
+static int find_slot(const lower_request *r, const number_slot *wanted, int *position) {
+    int within = 0;
+    for (int i = 0; i < r->n_slots; i++) {
+        const number_slot *s = &r->slots[i];
+        if (s->cls != wanted->cls) continue;
+        if (s->arg == wanted->arg && s->element == wanted->element && s->node == wanted->node && s->imaginary == wanted->imaginary) {
+            *position = within;
+            return i;
+        }
+        within++;
+    }
+    *position = within;
+    return -1;
+}
+
+static hlo_value slot_value(lower_state *s, number_slot slot) {
+    lower_request *r = s->request;
+    hlo_builder *b = s->builder;
+    int64_t length = slot_bound(s);
+    int position;
+    if (!s->vectors[slot.cls]) {
+        s->vectors[slot.cls] = hlo_parameter(b, slot_dtype[slot.cls], 1, &length);
+        r->class_parameter[slot.cls] = s->n_parameters++;
+        r->class_length[slot.cls] = length;
+    }
+    if (find_slot(r, &slot, &position) < 0) {
+        if (position >= length) return hlo_fail(b, STATUS_INTERNAL, "more run-time numbers than the call has");
+        if (r->n_slots == r->slot_capacity) {
+            int wanted = r->slot_capacity ? 2 * r->slot_capacity : 4;
+            number_slot *grown = mem_realloc(r->slots, sizeof *grown * (size_t)wanted);
+            if (!grown) return hlo_fail(b, STATUS_OUT_OF_MEMORY, "out of host memory");
+            r->slots = grown;
+            r->slot_capacity = wanted;
+        }
+        r->slots[r->n_slots++] = slot;
+    }
+    return hlo_reshape(b, hlo_slice_dim(b, s->vectors[slot.cls], 0, position, position + 1, 1), 0, NULL);
+}
+
+static hlo_value runtime_number(void *context, int arg, int element, const number *n, dtype t) {
+    lower_state *s = context;
+    if (!s->at_top || arg < 0 || arg >= 64 || !(s->request->dynamic_args & ((uint64_t)1 << arg))) return NULL;
+    dtype real = dtype_real(t);
+    number_slot slot = {.arg = arg, .element = element, .node = -1};
+    slot.cls = dtype_is_int(t) || t == DTYPE_BOOL ? SLOT_I64 : real == DTYPE_F64 ? SLOT_F64 : SLOT_F32;
+    hlo_value re = slot_value(s, slot);
+    if (!dtype_is_complex(t) || !dtype_is_complex(n->dtype)) return hlo_convert(s->builder, re, t);
+    slot.imaginary = true;
+    hlo_value im = slot_value(s, slot);
+    return hlo_complex(s->builder, re, im);
+}
+
+static void number_used(void *context, int arg, bool structural) {
+    lower_state *s = context;
+    if (structural && s->at_top && arg >= 0 && arg < 64) s->request->structural_args |= (uint64_t)1 << arg;
+}
+
+/* ---- random numbers ---- */
+
+/* Uses of one node are 2^40 counter values apart: more than any array has elements. */
+#define RANDOM_USE_SHIFT 40
+
+static hlo_value random_state(void *context) {
+    lower_state *s = context;
+    hlo_builder *b = s->builder;
+    if (!s->words) {
+        int64_t n = graph_random_count(s->top);
+        s->words = hlo_parameter(b, DTYPE_U64, 1, &n);
+        s->request->random_parameter = s->n_parameters++;
+    }
+    hlo_value word = hlo_slice_dim(b, s->words, 0, s->random_node, s->random_node + 1, 1);
+    int64_t counter = (int64_t)s->random_use++ << RANDOM_USE_SHIFT;
+    hlo_value parts[2] = {word, hlo_constant_ints(b, DTYPE_U64, 1, &counter)};
+    return hlo_concatenate(b, 2, parts, 0);
+}
+
+/* ---- nodes ---- */
+
+static bool lower_graph(lower_state *s, const graph *g, hlo_value *values, bool top);
+
+static bool give_values(const argument *a, const hlo_value *values, arena *mem, hlo_value **out) {
+    *out = NULL;
+    if (a->tag == ARG_VALUE) {
+        *out = ARENA_NEW(mem, hlo_value, 1);
+        if (!*out) return false;
+        (*out)[0] = values[a->u.value];
+    } else if (a->tag == ARG_VALUES) {
+        *out = ARENA_NEW(mem, hlo_value, a->count);
+        if (!*out) return false;
+        for (int j = 0; j < a->count; j++)
+            if (a->u.list[j].tag == ARG_VALUE) (*out)[j] = values[a->u.list[j].u.value];
+    }
+    return true;
+}
+
+static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
+    arena *mem = hlo_arena(s->builder);
+    lowering_host host = {runtime_number, number_used, random_state, s};
+    lowering l = {.builder = s->builder, .row = n->row, .n_args = n->n_args, .args = n->args, .n_results = n->n_results,
+                  .result_types = n->result_types, .host = &host};
+    l.values = ARENA_NEW(mem, hlo_value *, n->n_args);
+    l.results = ARENA_NEW(mem, hlo_value, n->n_results);
+    if (!l.values || !l.results) return false;
+    for (int i = 0; i < n->n_args; i++)
+        if (!give_values(&n->args[i], values, mem, &l.values[i])) return false;
+    (void)g;
+    s->random_use = 0;
+    hlo_set_context(s->builder, n->row->name);
+    lowering_run(&l);
+    hlo_set_context(s->builder, NULL);
+    if (n->row->flags & OP_RANDOM) s->random_node++;
+    for (int k = 0; k < n->n_results; k++) values[n->first_result + k] = l.results[k];
+    return true;
+}
+
+static bool lower_sub_graph(lower_state *s, const graph_node *n, hlo_value *values) {
+    const graph *sub = n->sub;
+    hlo_value *inner = ARENA_NEW(hlo_arena(s->builder), hlo_value, sub->n_values);
+    if (!inner) return false;
+    for (int i = 0; i < n->n_args; i++) inner[sub->inputs[i]] = values[n->args[i].u.value];
+    bool top = s->at_top;
+    if (!lower_graph(s, sub, inner, false)) return false;
+    s->at_top = top;
+    for (int k = 0; k < n->n_results; k++)
+        values[n->first_result + k] = sub->outputs[k] < 0 ? NULL : inner[sub->outputs[k]];
+    return true;
+}
+
+static hlo_value node_offset(lower_state *s, int node, bool top) {
+    if (!top || node >= 64 || !(s->request->dynamic_offsets & ((uint64_t)1 << node))) return NULL;
+    return slot_value(s, (number_slot){.arg = -1, .node = node, .cls = SLOT_I64});
+}
+
+static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n, hlo_value *values, hlo_value offset) {
+    hlo_value base = n->base >= 0 ? values[n->base] : NULL;
+    if (n->base < 0) {
+        const tensor_type *t = &g->types[n->first_result];
+        base = hlo_constant_int(s->builder, t->dtype, t->rank, t->dims, 0);
+    }
+    return view_write(s->builder, base, n->view, values[n->source], offset);
+}
+
+static bool lower_graph(lower_state *s, const graph *g, hlo_value *values, bool top) {
+    for (int i = 0; i < g->n_nodes; i++) {
+        const graph_node *n = &g->nodes[i];
+        s->at_top = top;
+        if (hlo_status(s->builder)) return true; /* reported by hlo_finish */
+        switch (n->kind) {
+        case NODE_READ: values[n->first_result] = view_read(s->builder, values[n->base], n->view, node_offset(s, i, top)); break;
+        case NODE_WRITE: values[n->first_result] = lower_write(s, g, n, values, node_offset(s, i, top)); break;
+        case NODE_OP:
+            if (!lower_op(s, g, n, values)) return false;
+            break;
+        case NODE_GRAPH:
+            if (!lower_sub_graph(s, n, values)) return false;
+            break;
+        }
+    }
+    return true;
+}
+
+static status *emit(lower_state *s, const graph *g, const char *name, const int32_t *donate, strbuf *mlir) {
+    hlo_builder *b = s->builder;
+    arena *mem = hlo_arena(b);
+    hlo_value *values = ARENA_NEW(mem, hlo_value, g->n_values);
+    hlo_value *outputs = ARENA_NEW(mem, hlo_value, g->n_outputs);
+    if (!values || !outputs) return status_no_memory();
+    for (int i = 0; i < g->n_inputs; i++) {
+        const tensor_type *t = &g->types[g->inputs[i]];
+        values[g->inputs[i]] = hlo_parameter(b, t->dtype, t->rank, t->dims);
+        if (donate && donate[i] >= 0) hlo_parameter_donate(b, i, donate[i]);
+    }
+    s->n_parameters = g->n_inputs;
+    if (!lower_graph(s, g, values, true)) return status_no_memory();
+    int n = 0;
+    for (int k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k] >= 0) outputs[n++] = values[g->outputs[k]];
+    return hlo_finish(b, name, n, outputs, mlir);
+}
+
+status *graph_lower(const graph *g, const char *name, lower_request *request, const int32_t *donate, strbuf *mlir) {
+    if (g->error) return status_new(status_get_code(g->error), "%s", status_message(g->error));
+    lower_state s = {.top = g, .request = request};
+    s.builder = hlo_create();
+    if (!s.builder) return status_no_memory();
+    hlo_set_precision(s.builder, request->precision);
+    status *result = emit(&s, g, name, donate, mlir);
+    hlo_destroy(s.builder);
+    return result;
+}
