@@ -48,10 +48,17 @@ typedef struct host_services {
     status *(*infer)(call *c);                        /* fills kind and geometry of every RESULT_NEW */
     status *(*decompose)(call *c, graph **out);       /* a graph whose inputs are the call's tensors, flattened, in order */
     void (*warn)(const char *message);
+    /* Fills c->seed and c->offset and advances the generator by 4 * uses. Asked only for operators without a row (decomposed ones
+     * and graphs) that turn out to use random bits; for rows with OP_RANDOM the caller of exec_call has filled them. */
+    status *(*random)(call *c, int uses);
 } host_services;
 void exec_set_host(const host_services *h);
 
 typedef enum { WAY_NATIVE, WAY_DECOMPOSED, WAY_CPU, WAY_GRAPH } op_way;
+void operator_count_cpu_fallback(operator_info *op); /* the bridge ran it on the CPU */
+/* Every operator called so far, with how often it was called natively, decomposed, or on the CPU. */
+typedef struct operator_use { const char *name; op_way way; int64_t calls; } operator_use;
+int operator_uses(operator_use *out, int capacity); /* the number there are; fills at most capacity */
 operator_info *operator_intern(const char *functional_name); /* the same name gives the same pointer; NULL with no memory */
 operator_info *operator_from_graph(graph *g);                /* takes the graph; for torch.compile */
 void operator_destroy_graph(operator_info *op);              /* of operator_from_graph: drops its cache entries */
@@ -66,6 +73,7 @@ void exec_set_mode(eager_mode m);
 eager_mode exec_get_mode(void);
 void exec_set_precision(hlo_precision p);
 hlo_precision exec_get_precision(void);
+const char *runtime_platform(void);        /* "cpu", "tpu"; "" before the client exists */
 status *runtime_client(pjrt_client **out); /* creates it on first use */
 bool runtime_initialized(void);
 int runtime_device_count(void);            /* never creates a client, never fails */
@@ -75,6 +83,7 @@ void runtime_set_plugin_candidates(const char *cpu_plugin, const char *libtpu); 
 
 typedef struct exec_counters { int64_t calls, cache_requests, cache_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counters;
 void exec_counters_read(exec_counters *out);
+void exec_reset_peak(void); /* bytes_peak becomes bytes_live */
 void exec_cache_clear(void);
 /* Called with the text of each program compiled, when set (TORCH_TPU_DUMP_DIR, tests). */
 void exec_set_program_sink(void (*sink)(const char *name, const char *mlir, size_t size));

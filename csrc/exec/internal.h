@@ -1,0 +1,156 @@
+/* What the files of the exec room share. */
+#ifndef EXEC_INTERNAL_H
+#define EXEC_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/hashmap.h"
+#include "exec/exec.h"
+
+/* ---- one lock for storages and the cache; never held while the plugin, Python or the compiler works ---- */
+extern pthread_mutex_t exec_lock;
+static inline void exec_acquire(void) { pthread_mutex_lock(&exec_lock); }
+static inline void exec_release(void) { pthread_mutex_unlock(&exec_lock); }
+
+/* ---- storage ---- */
+#define STORAGE_MAX_RANK 8 /* a base of more dimensions is kept flat */
+
+typedef struct base_type {
+    dtype dtype;
+    int rank;
+    int64_t dims[STORAGE_MAX_RANK];
+} base_type;
+
+struct storage {
+    int64_t bytes;
+    int device;
+    void *address;
+    int address_class;
+    pjrt_buffer *base; /* NULL: reads as zeros */
+    base_type type;    /* of base */
+    bool raw;          /* bytes whose type is not known yet: the first typed use retypes the base once */
+    /* While a key is built, under the lock: number of that scan and the storage's index in it. */
+    uint64_t visit;
+    int32_t visit_index;
+    storage *next, *previous; /* all storages that have a base */
+};
+
+/* Dims beyond STORAGE_MAX_RANK become one flat dimension. */
+void base_type_init(base_type *t, dtype d, int rank, const int64_t *dims);
+bool base_type_equal(const base_type *a, const base_type *b);
+int64_t base_type_bytes(const base_type *t);
+/* Takes the buffer; the old one is released. Under the lock. */
+void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t);
+/* Gives a raw storage's base the type t; a no-op where it has it. No lock held. */
+status *storage_retype(storage *s, dtype t);
+
+/* ---- operators ---- */
+struct operator_info {
+    const char *name;
+    const op_row *row;
+    graph *graph;             /* operator_from_graph: owned */
+    uint64_t structural_args; /* numbers whose values belong to the key */
+    uint64_t promoted_args;   /* numbers that were seen to vary: run-time inputs from the first compile on */
+    _Atomic int64_t calls[4]; /* per op_way */
+    bool interned;
+    operator_info *next;
+};
+operator_info *operator_of_row(const op_row *row); /* for the core's own rows */
+extern const op_row row_assign; /* core::assign(x): x, converted */
+extern const op_row row_resize; /* core::resize(x): flat x cut or filled up with zeros */
+extern const op_row row_zeros;  /* core::zeros() */
+
+/* ---- programs: compiled text, shared by every entry that lowers to it ---- */
+typedef struct program program;
+/* Compiles the text for the runtime's client, or finds it compiled already. The result lives until exec_cache_clear (it is
+ * reference-counted). */
+status *program_get(const char *mlir, size_t size, const char *name, pjrt_executable **out);
+void program_cache_clear(void);
+
+/* ---- the scan of a call: its storages in order of first use, and its key ---- */
+typedef struct scan {
+    int n_storages, storage_capacity;
+    storage **storages;
+    uint64_t *key;
+    size_t words, capacity;
+    bool failed;
+    int declared_results; /* the call's n_results before anything was inferred; set by the caller of scan_call */
+    /* Copied under the lock on a miss, for work without it: which storages have a base, and its type. */
+    bool *has_base;
+    base_type *types;
+    storage *retype_storage; /* a raw storage met with this type first: retype, then scan again */
+    dtype retype_dtype;
+    storage *inline_storages[32];
+    uint64_t inline_key[256];
+} scan;
+void scan_init(scan *s);
+void scan_free(scan *s);
+void scan_call(scan *s, const call *c, hlo_precision precision); /* under the lock */
+bool scan_snapshot(scan *s);                                    /* under the lock; false with no memory */
+int scan_index(const scan *s, const storage *wanted);           /* without the lock */
+
+/* ---- entries: what is known about one key ---- */
+typedef struct entry_output {
+    int result;          /* RESULT_NEW: index into the call's results, else -1 */
+    int storage;         /* RESULT_WRITE: index into the scan's storages, else -1 */
+    base_type type;
+} entry_output;
+
+typedef struct entry_input { int storage; int donate_to; /* output index or -1 */ } entry_input;
+
+typedef struct variant {
+    struct variant *next;
+    uint64_t dynamic_args;
+    number *constants;  /* of the call's numbers that are not dynamic, in order of arguments and elements */
+    int n_constants;
+    number_slot *slots;
+    int n_slots;
+    int class_parameter[SLOT_CLASSES];
+    int64_t class_length[SLOT_CLASSES];
+    int random_parameter, random_count;
+    int n_parameters;
+    pjrt_executable *executable;
+} variant;
+
+typedef struct entry {
+    bool building, removed;
+    int users; /* threads that work with it without the lock */
+    pthread_t builder;
+    op_way way;
+    int n_results;
+    call_result *results;  /* kind and, for RESULT_NEW, geometry */
+    int n_inputs, n_outputs;
+    entry_input *inputs;
+    entry_output *outputs;
+    graph *sub;            /* decomposition */
+    variant *variants;
+    operator_info *op;
+} entry;
+void entry_destroy(entry *e);
+/* Infers the results and decomposes what has no row. No lock held; the scan has a snapshot. */
+status *entry_plan(entry *e, call *c, const scan *s);
+/* Builds, lowers and compiles a variant. *structural: arguments that turned out to be structural. */
+status *entry_compile(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, variant **out,
+                      uint64_t *structural);
+void variant_destroy(variant *v);
+
+/* Numbers of a call in order of arguments and elements; returns false when visit does. */
+typedef bool (*number_visitor)(void *context, int arg, int element, const number *n);
+bool call_visit_numbers(const call *c, number_visitor visit, void *context);
+/* The numbers of a call beyond its key: args in `skip` (a mask) do not count. */
+bool variant_matches(const variant *v, const call *c, uint64_t structural);
+uint64_t variant_difference(const variant *v, const call *c, uint64_t structural); /* args that differ from v's constants */
+
+/* ---- random words ---- */
+uint64_t random_word(uint64_t seed, uint64_t offset); /* the state of the operator at this offset of a generator's stream */
+
+/* ---- runtime ---- */
+extern _Atomic int exec_mode_now, exec_precision_now;
+extern host_services exec_host;
+typedef struct exec_counts { _Atomic int64_t calls, cache_requests, cache_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counts;
+extern exec_counts counts;
+#define COUNT(field, n) atomic_fetch_add_explicit(&counts.field, (n), memory_order_relaxed)
+status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out);
+
+#endif

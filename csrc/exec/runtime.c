@@ -1,0 +1,260 @@
+/* Which plugin runs, its client, modes and counters. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "exec/internal.h"
+
+pthread_mutex_t exec_lock = PTHREAD_MUTEX_INITIALIZER;
+_Atomic int exec_mode_now = MODE_STRICT, exec_precision_now = HLO_PRECISION_DEFAULT;
+host_services exec_host;
+exec_counts counts;
+
+static pthread_mutex_t client_lock = PTHREAD_MUTEX_INITIALIZER;
+static pjrt_client *_Atomic the_client;
+static _Atomic bool forked_after_use;
+static char *cpu_candidate, *tpu_candidate;
+static void (*_Atomic program_sink)(const char *name, const char *mlir, size_t size);
+
+void exec_set_host(const host_services *h) { exec_host = *h; }
+void exec_set_mode(eager_mode m) { exec_mode_now = (int)m; }
+eager_mode exec_get_mode(void) { return (eager_mode)exec_mode_now; }
+void exec_set_precision(hlo_precision p) { exec_precision_now = (int)p; }
+hlo_precision exec_get_precision(void) { return (hlo_precision)exec_precision_now; }
+void exec_set_program_sink(void (*sink)(const char *, const char *, size_t)) { program_sink = sink; }
+
+/* ---- plugin choice ---- */
+
+void runtime_set_plugin_candidates(const char *cpu_plugin, const char *libtpu) {
+    pthread_mutex_lock(&client_lock);
+    mem_free(cpu_candidate);
+    mem_free(tpu_candidate);
+    cpu_candidate = cpu_plugin ? mem_strdup(cpu_plugin) : NULL;
+    tpu_candidate = libtpu ? mem_strdup(libtpu) : NULL;
+    pthread_mutex_unlock(&client_lock);
+}
+
+static const char *environment(const char *name) {
+    const char *v = getenv(name);
+    return v && *v ? v : NULL;
+}
+
+static status *no_cpu_plugin(void) {
+    return status_new(STATUS_NOT_FOUND, "no XLA CPU plugin is installed: pip install 'torch_tpu[cpu]', or name a PJRT plugin in "
+                                        "TORCH_TPU_PJRT_PLUGIN");
+}
+
+static status *no_libtpu(void) {
+    return status_new(STATUS_NOT_FOUND, "libtpu is not installed: pip install 'torch_tpu[tpu]', or name it in TPU_LIBRARY_PATH");
+}
+
+static status *choose(strbuf *path) {
+    const char *named = environment("TORCH_TPU_PJRT_PLUGIN");
+    const char *required = environment("TORCH_TPU_REQUIRE_TPU");
+    bool require_tpu = required && strcmp(required, "0") != 0;
+    if (named && strcmp(named, "cpu") == 0) {
+        if (!cpu_candidate) return no_cpu_plugin();
+        strbuf_puts(path, cpu_candidate);
+    } else if (named && strcmp(named, "tpu") == 0) {
+        const char *library = environment("TPU_LIBRARY_PATH");
+        if (!library) library = tpu_candidate;
+        if (!library) return no_libtpu();
+        strbuf_puts(path, library);
+    } else if (named) {
+        strbuf_puts(path, named);
+    } else if (environment("TPU_LIBRARY_PATH")) {
+        strbuf_puts(path, environment("TPU_LIBRARY_PATH"));
+    } else if (pjrt_tpu_attached()) {
+        if (!tpu_candidate) return no_libtpu();
+        strbuf_puts(path, tpu_candidate);
+    } else if (require_tpu) {
+        return status_new(STATUS_NOT_FOUND, "TORCH_TPU_REQUIRE_TPU is set and no TPU is attached to this machine");
+    } else {
+        if (!cpu_candidate) return no_cpu_plugin();
+        strbuf_puts(path, cpu_candidate);
+    }
+    return strbuf_failed(path) ? status_no_memory() : NULL;
+}
+
+status *runtime_choose_plugin(strbuf *path) {
+    pthread_mutex_lock(&client_lock);
+    status *s = choose(path);
+    pthread_mutex_unlock(&client_lock);
+    return s;
+}
+
+/* ---- client ---- */
+
+static void after_fork_in_child(void) {
+    if (the_client) forked_after_use = true;
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+
+static status *create_client(pjrt_client **out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    strbuf path;
+    strbuf_init(&path);
+    status *s = choose(&path);
+    pjrt_plugin *plugin = NULL;
+    if (!s) s = pjrt_plugin_load(strbuf_text(&path), &plugin);
+    if (!s) s = pjrt_client_create(plugin, 0, NULL, out);
+    strbuf_free(&path);
+    return s;
+}
+
+status *runtime_client(pjrt_client **out) {
+    if (forked_after_use)
+        return status_new(STATUS_RUNTIME, "device tpu was used before this process was forked, and cannot be used in the child: start "
+                                          "workers with the 'spawn' or 'forkserver' method, or use the device only after forking");
+    *out = the_client;
+    if (*out) return NULL;
+    pthread_mutex_lock(&client_lock);
+    status *s = NULL;
+    if (!the_client) {
+        pjrt_client *made = NULL;
+        s = create_client(&made);
+        if (!s) the_client = made;
+    }
+    *out = the_client;
+    pthread_mutex_unlock(&client_lock);
+    return s;
+}
+
+bool runtime_initialized(void) { return the_client != NULL && !forked_after_use; }
+
+const char *runtime_platform(void) {
+    pjrt_client *c = the_client;
+    return c ? pjrt_client_platform(c) : "";
+}
+
+static int count_files(const char *directory, const char *prefix) {
+    DIR *d = opendir(directory);
+    if (!d) return 0;
+    int n = 0;
+    size_t length = strlen(prefix);
+    for (struct dirent *e; (e = readdir(d));) {
+        const char *rest = e->d_name + length;
+        if (strncmp(e->d_name, prefix, length) == 0 && *rest && strspn(rest, "0123456789") == strlen(rest)) n++;
+    }
+    closedir(d);
+    return n;
+}
+
+/* The CPU plugin offers several devices of its own accord; a machine is one unless TORCH_TPU_DEVICES_PER_HOST says otherwise. */
+static int cpu_device_limit(void) {
+    const char *v = environment("TORCH_TPU_DEVICES_PER_HOST");
+    int n = v ? atoi(v) : 1;
+    return n >= 1 ? n : 1;
+}
+
+int runtime_device_count(void) {
+    pjrt_client *c = the_client;
+    if (c) {
+        int n = pjrt_client_device_count(c);
+        int limit = cpu_device_limit();
+        return strcmp(pjrt_client_platform(c), "cpu") == 0 && n > limit ? limit : n;
+    }
+    strbuf path;
+    strbuf_init(&path);
+    status *s = runtime_choose_plugin(&path);
+    strbuf_free(&path);
+    if (s) {
+        status_free(s);
+        return 0;
+    }
+    if (!environment("TORCH_TPU_PJRT_PLUGIN") && pjrt_tpu_attached()) {
+        int n = count_files("/dev", "accel") + count_files("/dev/vfio", "");
+        return n ? n : 1;
+    }
+    return cpu_device_limit();
+}
+
+/* ---- compiling ---- */
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#define MAX_FLAGS 64
+
+/* "name=value,name=value" into the arrays; the text is cut in place. */
+static int parse_flags(char *text, const char **names, const char **values, int n) {
+    for (char *save = NULL, *item = strtok_r(text, ", ", &save); item && n < MAX_FLAGS; item = strtok_r(NULL, ", ", &save)) {
+        char *equals = strchr(item, '=');
+        if (!equals) continue;
+        *equals = 0;
+        while (*item == '-') item++;
+        names[n] = item;
+        values[n++] = equals + 1;
+    }
+    return n;
+}
+
+status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out) {
+    pjrt_client *client;
+    STATUS_TRY(runtime_client(&client));
+    void (*sink)(const char *, const char *, size_t) = program_sink;
+    if (sink) sink(name, mlir, size);
+    const char *names[MAX_FLAGS], *values[MAX_FLAGS];
+    int n = 0;
+    if (strcmp(pjrt_client_platform(client), "cpu") == 0) {
+        /* The fast form drops NaN (docs/architecture.md). */
+        names[n] = "xla_cpu_enable_fast_min_max";
+        values[n++] = "false";
+    }
+    const char *user = environment("TORCH_TPU_INTERNAL_XLA_OPTIONS");
+    char *text = user ? mem_strdup(user) : NULL;
+    if (text) n = parse_flags(text, names, values, n);
+    pjrt_compile_options options = {.n_flags = n, .flag_names = names, .flag_values = values};
+    int64_t start = now_ns();
+    status *s = pjrt_compile(client, mlir, size, &options, out);
+    COUNT(compiles, 1);
+    COUNT(compile_ns, now_ns() - start);
+    mem_free(text);
+    return status_prefix(s, "%s: compiling failed", name);
+}
+
+/* ---- waiting ---- */
+
+extern storage *storage_live_list;
+
+status *runtime_synchronize(int device) {
+    if (!runtime_initialized()) return NULL;
+    exec_acquire();
+    size_t n = 0;
+    for (storage *s = storage_live_list; s; s = s->next) n += s->device == device;
+    pjrt_buffer **waiting = mem_alloc(sizeof *waiting * (n + 1));
+    if (!waiting) {
+        exec_release();
+        return status_no_memory();
+    }
+    n = 0;
+    for (storage *s = storage_live_list; s; s = s->next)
+        if (s->device == device) waiting[n++] = pjrt_buffer_retain(s->base);
+    exec_release();
+    status *first = NULL;
+    for (size_t i = 0; i < n; i++) {
+        status *s = pjrt_buffer_wait(waiting[i]);
+        pjrt_buffer_release(waiting[i]);
+        if (first) status_free(s);
+        else first = s;
+    }
+    mem_free(waiting);
+    return first;
+}
+
+void exec_counters_read(exec_counters *out) {
+#define READ(field) out->field = atomic_load_explicit(&counts.field, memory_order_relaxed);
+    READ(calls) READ(cache_requests) READ(cache_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed)
+    READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
+#undef READ
+}
+
+void exec_reset_peak(void) { counts.bytes_peak = (int64_t)counts.bytes_live; }
