@@ -3,6 +3,16 @@
 #define OPS_TABLES_H
 
 #define OPS_TABLES(X)      \
+    X(ops_unary)           \
+    X(ops_binary)          \
+    X(ops_compare)         \
+    X(ops_bitwise)         \
+    X(ops_activation)      \
+    X(ops_complex)         \
+    X(ops_copy)            \
+    X(ops_factory)         \
+    X(ops_foreach)         \
+    X(ops_optimizer)       \
     X(ops_shape)           \
     X(ops_shape_scatter)   \
     X(ops_arrange)         \
