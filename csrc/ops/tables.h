@@ -13,6 +13,14 @@
     X(ops_factory)         \
     X(ops_foreach)         \
     X(ops_optimizer)       \
+    X(ops_reduce)          \
+    X(ops_softmax)         \
+    X(ops_norm)            \
+    X(ops_matmul)          \
+    X(ops_loss)            \
+    X(ops_ctc)             \
+    X(ops_distance)        \
+    X(ops_attention)       \
     X(ops_shape)           \
     X(ops_shape_scatter)   \
     X(ops_arrange)         \
