@@ -35,6 +35,8 @@ int graph_node_count(const graph *g) { return g->n_nodes; }
 const graph_node *graph_node_at(const graph *g, int i) { return &g->nodes[i]; }
 int graph_input_count(const graph *g) { return g->n_inputs; }
 int graph_output_count(const graph *g) { return g->n_outputs; }
+int32_t graph_input_at(const graph *g, int i) { return g->inputs[i]; }
+int32_t graph_output_at(const graph *g, int k) { return g->outputs[k]; }
 tensor_type graph_output_type(const graph *g, int k) { return graph_value_type(g, g->outputs[k]); }
 
 tensor_type graph_value_type(const graph *g, int32_t value) {

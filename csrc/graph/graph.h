@@ -38,6 +38,8 @@ int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *
 void graph_output(graph *g, int32_t value); /* GRAPH_NO_OUTPUT: a result that is absent (None) */
 int graph_input_count(const graph *g);
 int graph_output_count(const graph *g);
+int32_t graph_input_at(const graph *g, int i);  /* its value id */
+int32_t graph_output_at(const graph *g, int k); /* or GRAPH_NO_OUTPUT */
 tensor_type graph_value_type(const graph *g, int32_t value);
 tensor_type graph_output_type(const graph *g, int k);
 const status *graph_status(const graph *g);
