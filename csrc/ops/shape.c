@@ -319,7 +319,6 @@ const op_row ops_shape[] = {
     {"aten::resolve_conj", PROMOTE_NONE, .lower = lower_identity},
     {"aten::resolve_neg", PROMOTE_NONE, .lower = lower_identity},
     {"prims::view_of", PROMOTE_NONE, .lower = lower_identity},
-    {"prims::copy_strided", PROMOTE_NONE, .lower = lower_identity},
 
     {"aten::_conj", PROMOTE_NONE, .lower = lower_conj},
     {"aten::_conj_copy", PROMOTE_NONE, .lower = lower_conj},
@@ -363,6 +362,7 @@ const op_row ops_shape[] = {
     {"aten::unfold_copy", PROMOTE_NONE, .lower = lower_unfold},
     {"aten::as_strided", PROMOTE_NONE, .lower = lower_as_strided},
     {"aten::as_strided_copy", PROMOTE_NONE, .lower = lower_as_strided},
+    {"prims::as_strided", PROMOTE_NONE, .lower = lower_as_strided},
 
     {"aten::view.dtype", PROMOTE_NONE, .lower = lower_view_dtype},
     {"aten::view_copy.dtype", PROMOTE_NONE, .lower = lower_view_dtype},

@@ -30,6 +30,17 @@
     X(ops_embedding)       \
     X(ops_scan)            \
     X(ops_sort)            \
-    X(ops_search)
+    X(ops_search)          \
+    X(ops_convolution)     \
+    X(ops_pool)            \
+    X(ops_max_pool)        \
+    X(ops_upsample)        \
+    X(ops_grid)            \
+    X(ops_rnn)             \
+    X(ops_fft)             \
+    X(ops_segment)         \
+    X(ops_fake_quantize)   \
+    X(ops_prims)           \
+    X(ops_assert)
 
 #endif
