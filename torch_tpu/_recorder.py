@@ -191,6 +191,13 @@ class Recorder(TorchDispatchMode):
         )
         self._storages[t.untyped_storage()._cdata] = storage
 
+    def constant(self, t: torch.Tensor) -> torch.Tensor:
+        """A fake tensor that stands for a real one: a number, or an input of the graph."""
+        with self.fake_mode:
+            fake = torch.empty_strided(t.size(), contiguous_strides(t.size()), dtype=t.dtype, device=DEVICE)
+        self._storages[fake.untyped_storage()._cdata] = _Storage(fake, constant=t)
+        return fake
+
     def _typed(self, value: int, dtype: str, sizes: Sequence[int]) -> int:
         self._types[value] = (dtype, tuple(sizes))
         return value
@@ -270,10 +277,10 @@ class Recorder(TorchDispatchMode):
 
     def _constant(self, t: torch.Tensor) -> int:
         """A constant tensor: a number, a few numbers, or an input."""
-        if t.numel() and bool((t == t.flatten()[0]).all()):
-            return self._full(t.size(), t.flatten()[0].item(), t.dtype)
         if t.numel() == 0:
             return self._full(t.size(), 0, t.dtype)
+        if t.numel() == 1 and t.device.type == "cpu":
+            return self._full(t.size(), t.item(), t.dtype)
         if self.lift_constants:
             self.constants.append(t)
             self._n_inputs += 1
