@@ -96,8 +96,6 @@ hlo_value math_digamma(hlo_builder *b, hlo_value x) {
     return IF(EQK(x, 0), pole, hlo_digamma(b, x));
 }
 
-hlo_value math_zeta(hlo_builder *b, hlo_value x, hlo_value q) { return hlo_zeta(b, x, q); }
-
 hlo_value math_polynomial(hlo_builder *b, hlo_value x, int n, const double *c) {
     hlo_value sum = K(x, c[0]);
     for (int i = 1; i < n; i++) sum = ADDK(MUL(sum, x), c[i]);

@@ -29,7 +29,6 @@ hlo_value math_power_of_two(hlo_builder *b, hlo_value exponent);
 hlo_value math_modulo(hlo_builder *b, hlo_value x, hlo_value y);
 hlo_value math_floor_divide(hlo_builder *b, hlo_value x, hlo_value y);
 hlo_value math_digamma(hlo_builder *b, hlo_value x);
-hlo_value math_zeta(hlo_builder *b, hlo_value x, hlo_value q);
 
 /* c[0] x^(n-1) + ... + c[n-1] */
 hlo_value math_polynomial(hlo_builder *b, hlo_value x, int n, const double *c);

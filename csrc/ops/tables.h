@@ -13,6 +13,11 @@
     X(ops_factory)         \
     X(ops_foreach)         \
     X(ops_optimizer)       \
+    X(ops_distributions)   \
+    X(ops_rejection)       \
+    X(ops_special)         \
+    X(ops_bessel)          \
+    X(ops_polynomials)     \
     X(ops_reduce)          \
     X(ops_softmax)         \
     X(ops_norm)            \
