@@ -36,7 +36,7 @@ typedef struct argument {
         dtype dtype;
         const char *string;
         const int64_t *ints;
-        const number *numbers;
+        const struct number *numbers; /* C++ wants the tag: the member above hides the name */
         const struct argument *list;
     } u;
 } argument;

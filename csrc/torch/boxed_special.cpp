@@ -1,0 +1,155 @@
+#include "torch/boxed_special.h"
+
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/nonzero.h>
+
+#include <iterator>
+
+namespace torch_tpu {
+
+namespace {
+
+using torch::jit::Stack;
+
+template <typename T>
+bool answer(const OperatorPlan &plan, Stack *stack, T value) {
+    torch::jit::drop(*stack, plan.stack_size);
+    torch::jit::push(*stack, std::move(value));
+    return true;
+}
+
+const c10::IValue &argument(const OperatorPlan &plan, Stack *stack, int i) {
+    return torch::jit::peek(*stack, i, plan.stack_size);
+}
+
+bool equal(const OperatorPlan &plan, Stack *stack) {
+    at::Tensor a = argument(plan, stack, 0).toTensor(), b = argument(plan, stack, 1).toTensor();
+    TORCH_CHECK(a.device() == b.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
+                a.device(), " and ", b.device(), "!");
+    TORCH_CHECK(a.dtype() == b.dtype(), "Expected object of data type ", a.dtype(), " but got data type ", b.dtype(),
+                " for argument 'other' in call to equal");
+    return answer(plan, stack, a.sizes() == b.sizes() && (a.numel() == 0 || at::all(at::eq(a, b)).item<bool>()));
+}
+
+bool is_set_to(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &a = argument(plan, stack, 0).toTensor(), &b = argument(plan, stack, 1).toTensor();
+    return answer(plan, stack, a.storage().is_alias_of(b.storage()) && a.storage_offset() == b.storage_offset() &&
+                                   a.sizes() == b.sizes() && a.strides() == b.strides());
+}
+
+// Which attention scaled_dot_product_attention takes: the fused operator where there is a row for it.
+bool sdp_choice(const OperatorPlan &plan, Stack *stack) {
+    static const bool fused = op_find("aten::_scaled_dot_product_fused_attention_overrideable") &&
+                              op_find("aten::_scaled_dot_product_fused_attention_overrideable_backward");
+    const at::Tensor &query = argument(plan, stack, 0).toTensor();
+    bool usable = fused && at::globalContext().userEnabledOverrideableSDP() && query.dim() == 4 &&
+                  at::isFloatingType(query.scalar_type());
+    return answer(plan, stack, static_cast<int64_t>(usable ? at::SDPBackend::overrideable : at::SDPBackend::math));
+}
+
+bool is_mask(const at::Tensor &t) { return t.defined() && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte); }
+
+std::vector<at::Tensor> index_list(const c10::IValue &value) {
+    std::vector<at::Tensor> indices;
+    for (const c10::IValue &element : value.toListRef()) indices.push_back(element.isNone() ? at::Tensor() : element.toTensor());
+    return indices;
+}
+
+void check_mask(const at::Tensor &self, const at::Tensor &mask, int64_t dim) {
+    for (int64_t j = 0; j < mask.dim(); j++)
+        TORCH_CHECK_INDEX(dim + j < self.dim() && mask.size(j) == self.size(dim + j), "The shape of the mask ", mask.sizes(),
+                          " at index ", j, " does not match the shape of the indexed tensor ", self.sizes(), " at index ",
+                          dim + j);
+}
+
+// A mask becomes the positions of its true elements, one index tensor a dimension: how many there are the host must know.
+c10::List<std::optional<at::Tensor>> without_masks(const at::Tensor &self, const std::vector<at::Tensor> &indices) {
+    c10::List<std::optional<at::Tensor>> expanded;
+    for (const at::Tensor &index : indices) {
+        if (!is_mask(index)) {
+            expanded.push_back(index.defined() ? std::optional<at::Tensor>(index) : std::nullopt);
+            continue;
+        }
+        check_mask(self, index, static_cast<int64_t>(expanded.size()));
+        at::Tensor positions = at::nonzero(index);
+        for (int64_t j = 0; j < index.dim(); j++) expanded.push_back(positions.select(1, j));
+    }
+    return expanded;
+}
+
+bool index_masks(const OperatorPlan &plan, Stack *stack) {
+    c10::IValue &list = torch::jit::peek(*stack, 1, plan.stack_size);
+    std::vector<at::Tensor> indices = index_list(list);
+    if (std::any_of(indices.begin(), indices.end(), is_mask))
+        list = without_masks(argument(plan, stack, 0).toTensor(), indices);
+    return false;
+}
+
+// x[mask] = number needs no positions: it is a select. The mask broadcast to self's shape; undefined: another case.
+at::Tensor sole_mask(const at::Tensor &self, const std::vector<at::Tensor> &indices) {
+    at::Tensor mask;
+    int64_t before = 0;
+    for (size_t i = 0; i < indices.size(); i++) {
+        if (!indices[i].defined()) continue;
+        if (mask.defined() || indices[i].scalar_type() != at::kBool) return {};
+        mask = indices[i];
+        before = static_cast<int64_t>(i);
+    }
+    if (!mask.defined()) return {};
+    check_mask(self, mask, before);
+    at::Tensor shaped = mask.to(self.device());
+    for (int64_t j = before + mask.dim(); j < self.dim(); j++) shaped = shaped.unsqueeze(-1);
+    return shaped;
+}
+
+bool index_put(const OperatorPlan &plan, Stack *stack) {
+    at::Tensor self = argument(plan, stack, 0).toTensor();
+    at::Tensor value = argument(plan, stack, 2).toTensor();
+    bool accumulate = argument(plan, stack, 3).toBool();
+    bool in_place = plan.writes && !plan.is_out.back();
+    if (value.numel() == 1 && !accumulate && (in_place || !plan.writes)) {
+        at::Tensor mask = sole_mask(self, index_list(argument(plan, stack, 1)));
+        if (mask.defined()) {
+            TORCH_CHECK(value.scalar_type() == self.scalar_type(), "Index put requires the source and destination dtypes match, "
+                        "got ", self.scalar_type(), " for the destination and ", value.scalar_type(), " for the source.");
+            at::Tensor number = value.reshape({});
+            return answer(plan, stack, in_place ? self.masked_fill_(mask, number) : at::masked_fill(self, mask, number));
+        }
+    }
+    return index_masks(plan, stack);
+}
+
+struct Special {
+    const char *name; // as called, or a prefix ended by *
+    PrepareFunction prepare;
+};
+
+const Special kSpecials[] = {
+    {"aten::equal", equal},
+    {"aten::is_set_to", is_set_to},
+    {"aten::_fused_sdp_choice", sdp_choice},
+    {"aten::index.*", index_masks},
+    {"aten::_unsafe_index.*", index_masks},
+    {"aten::index_put*", index_put},
+    {"aten::_index_put_impl*", index_put},
+    {"aten::_unsafe_index_put*", index_put},
+};
+
+bool matches(const std::string &name, const std::string &pattern) {
+    return pattern.back() == '*' ? name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0 : name == pattern;
+}
+
+}  // namespace
+
+PrepareFunction special_for(const OperatorPlan &plan) {
+    const std::string name = qualified_name(plan.called.operator_name());
+    for (const Special &special : kSpecials)
+        if (matches(name, special.name)) return special.prepare;
+    return nullptr;
+}
+
+}  // namespace torch_tpu

@@ -1,0 +1,149 @@
+// Result metadata from PyTorch's own meta kernels: the called operator runs on tensors of device meta that alias each other
+// as the real ones do, so that shapes, types, overlaps and arguments are checked by PyTorch and in its words.
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
+
+#include "torch/boxed_frame.h"
+
+namespace torch_tpu {
+
+namespace {
+
+// Meta tensors for one call: one storage for each storage, one tensor for each tensor.
+class Metas {
+  public:
+    at::Tensor of(const at::Tensor &t) {
+        for (auto &[real, meta] : tensors_)
+            if (real == t.unsafeGetTensorImpl()) return meta;
+        at::Tensor meta = make(t);
+        tensors_.emplace_back(t.unsafeGetTensorImpl(), meta);
+        return meta;
+    }
+
+  private:
+    c10::Storage storage_of(const at::Tensor &t) {
+        const c10::StorageImpl *real = t.storage().unsafeGetStorageImpl();
+        for (auto &[known, meta] : storages_)
+            if (known == real) return meta;
+        c10::Storage meta(c10::Storage::use_byte_size_t(), static_cast<size_t>(t.storage().nbytes()),
+                          at::DataPtr(nullptr, at::Device(at::kMeta)), nullptr, true);
+        storages_.emplace_back(real, meta);
+        return meta;
+    }
+
+    at::Tensor make(const at::Tensor &t) {
+        if (!t.has_storage()) return tensor_to_meta(t);
+        auto meta = at::detail::make_tensor<c10::TensorImpl>(storage_of(t), c10::DispatchKeySet(c10::DispatchKey::Meta), t.dtype());
+        meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+        if (t.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+        if (t.is_conj()) meta._set_conj(true);
+        if (t.is_neg()) meta._set_neg(true);
+        return meta;
+    }
+
+    std::vector<std::pair<const c10::TensorImpl *, at::Tensor>> tensors_;
+    std::vector<std::pair<const c10::StorageImpl *, c10::Storage>> storages_;
+};
+
+c10::IValue meta_value(Metas &metas, const c10::IValue &value, bool is_generator) {
+    if (is_generator) return {};
+    if (value.isDevice()) return at::Device(at::kMeta);
+    return map_tensors(value, [&](const at::Tensor &t) { return metas.of(t); });
+}
+
+std::vector<c10::IValue> meta_arguments(const OperatorPlan &plan, const c10::IValue *values) {
+    Metas metas;
+    std::vector<c10::IValue> arguments;
+    for (int i = 0; i < plan.stack_size; i++) {
+        arguments.push_back(meta_value(metas, values[i], i == plan.generator));
+        // A factory's device argument may be absent; the default device is no concern of a meta kernel.
+        if (i == plan.device && values[i].isNone()) arguments.back() = at::Device(at::kMeta);
+    }
+    return arguments;
+}
+
+}  // namespace
+
+void Frame::set_geometry(int k, const at::Tensor &inferred) {
+    TORCH_CHECK(k < c.max_results, plan.name, ": more results than room for them");
+    call_result *r = &c.results[k];
+    r->target = nullptr;
+    r->storage = nullptr;
+    r->kind = inferred.defined() ? RESULT_NEW : RESULT_UNWANTED;
+    if (!inferred.defined()) return;
+    dtype type = dtype_from_torch(inferred.scalar_type());
+    TORCH_CHECK_TYPE(type != DTYPE_INVALID, plan.name, ": device tpu has no dtype ", inferred.scalar_type());
+    TORCH_CHECK_NOT_IMPLEMENTED(inferred.dim() <= VIEW_MAX_RANK, plan.name, ": a result has ", inferred.dim(), " dimensions");
+    at::IntArrayRef sizes = inferred.sizes(), strides = inferred.strides();
+    geometry_contiguous(&r->geometry, type, static_cast<int>(sizes.size()), sizes.data());
+    r->geometry.conj = r->geometry.neg = false;
+    if (inferred.is_non_overlapping_and_dense())
+        for (size_t i = 0; i < strides.size(); i++) r->geometry.strides[i] = strides[i];
+}
+
+// What TensorIterator demands of a tensor that is written; an out= tensor takes the result's shape.
+void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, bool is_out) {
+    TORCH_CHECK(at::canCast(inferred.scalar_type(), target.scalar_type()), "result type ", inferred.scalar_type(),
+                " can't be cast to the desired output type ", target.scalar_type());
+    if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
+    TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
+    at::native::resize_output(target, inferred.sizes());
+    resized = true;
+}
+
+// arguments: the meta tensors after the call (written ones have their new shapes); returned: what the call returned.
+void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::jit::Stack &returned) {
+    int k = 0;
+    for (const ResultPlan &r : plan.results) {
+        if (r.target >= 0) {
+            std::vector<at::Tensor> metas;
+            each_tensor(arguments[r.target], [&](const at::Tensor &meta) { metas.push_back(meta); });
+            size_t i = 0;
+            each_tensor(values[r.target],
+                        [&](const at::Tensor &target) { check_written(target, metas[i++], plan.is_out[r.target]); });
+            k += std::max<int>(1, static_cast<int>(i));
+        } else if (r.list) {
+            for (const c10::IValue &element : returned[r.returned].toListRef()) set_geometry(k++, element.toTensor());
+            c.n_results = k;
+        } else if (r.is_tensor) {
+            set_geometry(k++, returned[r.returned].isTensor() ? returned[r.returned].toTensor() : at::Tensor());
+        } else {
+            k++;
+        }
+    }
+}
+
+// The functional operator on the same arguments, for an in-place or out= form without a meta kernel of its own.
+void Frame::infer_functional() {
+    std::vector<c10::IValue> called = meta_arguments(plan, values);
+    torch::jit::Stack stack;
+    for (const ArgPlan &planned : plan.args) stack.push_back(planned.source < 0 ? planned.absent : called[planned.source]);
+    plan.functional.callBoxed(&stack);
+    // Its results, laid out as the called operator's: new ones as returns, the others as written arguments.
+    torch::jit::Stack returned(plan.returns.size());
+    for (size_t k = 0; k < plan.results.size() && k < stack.size(); k++) {
+        const ResultPlan &r = plan.results[k];
+        (r.target >= 0 ? called[r.target] : returned[r.returned]) = stack[k];
+    }
+    infer_from(called, returned);
+}
+
+void Frame::infer() {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    std::vector<c10::IValue> arguments = meta_arguments(plan, values);
+    torch::jit::Stack stack = arguments;
+    try {
+        plan.called.callBoxed(&stack);
+    } catch (const c10::NotImplementedError &e) {
+        if (plan.functional.operator_name() != plan.called.operator_name()) return infer_functional();
+        unsupported = true;
+        reason = e.what_without_backtrace();
+        throw;
+    }
+    infer_from(arguments, stack);
+    TORCH_CHECK(!resized, plan.name, ": an out= tensor got another shape");
+}
+
+}  // namespace torch_tpu
