@@ -237,6 +237,17 @@ static bool parse_geometry(arena *a, PyObject *o, geometry *out) {
     return true;
 }
 
+int python_geometry(PyObject *object, geometry *out) {
+    arena *a = arena_create();
+    if (!a) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    bool parsed = parse_geometry(a, object, out);
+    arena_destroy(a);
+    return parsed ? 0 : -1;
+}
+
 /* ---- methods ---- */
 
 static PyObject *value_or_error(const graph *g, int32_t value) {

@@ -11,5 +11,7 @@
 int python_graph_init(PyObject *module);
 /* Takes the graph out of a Graph object, which is empty afterwards; NULL with an exception set when it is none or has an error. */
 graph *python_graph_take(PyObject *object);
+/* A geometry from (dtype name, sizes, strides, offset, conj, neg). 0, or -1 with an exception set. */
+int python_geometry(PyObject *object, geometry *out);
 
 #endif

@@ -1,0 +1,377 @@
+// Calls of a whole graph: what torch.compile's functions run. One C++ call from arguments to launch, without Python.
+#include "python/graph_call.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "torch/runtime.h"
+
+extern "C" {
+#include "python/graph.h"
+}
+
+namespace torch_tpu {
+
+namespace {
+
+enum class OutputKind { None, Result, Input };
+
+// A graph output: a new tensor, or the input that its value is written to.
+struct ResultPlan {
+    int input; // -1: new
+    geometry fresh;
+};
+
+// A value that the call returns: None, a view of a result's storage, or an input or a view of it.
+struct OutputPlan {
+    OutputKind kind;
+    int index;
+    bool whole; // the result or input itself
+    geometry view;
+};
+
+struct InputPlan {
+    int position; // in the list of arguments
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes;
+};
+
+struct GraphOperator {
+    operator_info *op = nullptr;
+    std::vector<InputPlan> inputs;
+    std::vector<at::Tensor> constants;
+    std::vector<ResultPlan> results;
+    std::vector<OutputPlan> outputs;
+    size_t n_arguments = 0; // the least that the list must hold
+
+    GraphOperator() = default;
+    GraphOperator(const GraphOperator &) = delete;
+    GraphOperator &operator=(const GraphOperator &) = delete;
+    ~GraphOperator() {
+        if (op) operator_destroy_graph(op);
+    }
+    std::vector<at::Tensor> run(const std::vector<at::Tensor> &arguments) const;
+
+  private:
+    std::vector<at::Tensor> on_device(const std::vector<at::Tensor> &arguments, at::Device device) const;
+    at::Tensor output(const OutputPlan &plan, const std::vector<at::Tensor> &arguments,
+                      const std::vector<at::Tensor> &fresh) const;
+};
+
+at::Device device_of(const std::vector<at::Tensor> &tensors) {
+    for (const at::Tensor &t : tensors)
+        if (is_tpu(t)) return t.device();
+    return at::Device(kDevice, current_device());
+}
+
+void check_input(const InputPlan &plan, const at::Tensor &t) {
+    TORCH_CHECK(t.scalar_type() == plan.dtype && t.sizes() == at::IntArrayRef(plan.sizes), "compiled for argument ",
+                plan.position, " of type ", plan.dtype, " and sizes ", at::IntArrayRef(plan.sizes), ", called with ",
+                t.scalar_type(), " and ", t.sizes());
+}
+
+// Shares the storage of `t`. Not a view to autograd: compiled functions have their own.
+at::Tensor share(const at::Tensor &t, const geometry &view, int64_t offset) {
+    auto type = c10::scalarTypeToTypeMeta(dtype_to_torch(view.dtype));
+    auto shared = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(t.storage()),
+                                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
+    const auto rank = static_cast<size_t>(view.rank);
+    shared.unsafeGetTensorImpl()->set_sizes_and_strides(at::IntArrayRef(view.sizes, rank),
+                                                        at::IntArrayRef(view.strides, rank), offset + view.offset);
+    if (view.conj) shared._set_conj(true);
+    if (view.neg) shared._set_neg(true);
+    return shared;
+}
+
+// Where a geometry counts in another type than the tensor's, the offset does too.
+int64_t offset_in(const at::Tensor &t, dtype type) {
+    const auto bytes = t.storage_offset() * static_cast<int64_t>(t.itemsize());
+    const auto item = static_cast<int64_t>(dtype_bytes(type));
+    TORCH_CHECK(bytes % item == 0, "the tensor's memory is not aligned to the elements of its view");
+    return bytes / item;
+}
+
+// The tensors of other devices are brought over.
+std::vector<at::Tensor> GraphOperator::on_device(const std::vector<at::Tensor> &arguments, at::Device device) const {
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(arguments.size() + constants.size());
+    for (const at::Tensor &t : arguments) tensors.push_back(t.device() == device ? t : t.to(device));
+    for (const at::Tensor &t : constants) tensors.push_back(t.device() == device ? t : t.to(device));
+    return tensors;
+}
+
+at::Tensor GraphOperator::output(const OutputPlan &plan, const std::vector<at::Tensor> &arguments,
+                                 const std::vector<at::Tensor> &fresh) const {
+    const auto index = static_cast<size_t>(plan.index);
+    switch (plan.kind) {
+        case OutputKind::None: return {};
+        case OutputKind::Result: return plan.whole ? fresh[index] : share(fresh[index], plan.view, 0);
+        case OutputKind::Input: break;
+    }
+    const at::Tensor &t = arguments[index];
+    return plan.whole ? t : share(t, plan.view, offset_in(t, plan.view.dtype));
+}
+
+std::vector<at::Tensor> GraphOperator::run(const std::vector<at::Tensor> &arguments) const {
+    check_not_forked();
+    const at::Device device = device_of(arguments);
+    for (size_t i = 0; i < inputs.size(); i++) check_input(inputs[i], arguments[i]);
+    const std::vector<at::Tensor> tensors = on_device(arguments, device);
+    const size_t n = tensors.size(), n_results = results.size();
+    std::unique_ptr<core_tensor[]> core(new core_tensor[n + 1]);
+    std::unique_ptr<argument[]> args(new argument[n + 1]);
+    std::unique_ptr<call_result[]> made(new call_result[n_results + 1]);
+    for (size_t i = 0; i < n; i++) {
+        core[i].storage = storage_of(tensors[i]);
+        tensor_geometry(tensors[i], &core[i].geometry);
+        args[i].tag = ARG_VALUE;
+        args[i].count = 0;
+        args[i].u.tensor = &core[i];
+    }
+    for (size_t k = 0; k < n_results; k++) {
+        const ResultPlan &plan = results[k];
+        made[k].storage = nullptr;
+        made[k].kind = plan.input < 0 ? RESULT_NEW : RESULT_WRITE;
+        made[k].target = plan.input < 0 ? nullptr : &core[plan.input];
+        if (plan.input < 0) geometry_copy(&made[k].geometry, &plan.fresh);
+    }
+    call c{};
+    c.op = op;
+    c.n_args = static_cast<int>(n);
+    c.args = args.get();
+    c.n_results = c.max_results = static_cast<int>(n_results);
+    c.results = made.get();
+    c.results_known = true;
+    c.device = device.index();
+    check(exec_call(&c));
+    std::vector<at::Tensor> fresh(n_results);
+    for (size_t k = 0; k < n_results; k++) {
+        if (results[k].input < 0) fresh[k] = tensor_from_core(made[k].storage, results[k].fresh);
+    }
+    for (size_t k = 0; k < n_results; k++) {
+        if (results[k].input < 0) continue;
+        const auto i = static_cast<size_t>(results[k].input);
+        if (!tensors[i].is_same(arguments[i])) arguments[i].copy_(tensors[i]);
+    }
+    std::vector<at::Tensor> returned;
+    returned.reserve(outputs.size());
+    for (const OutputPlan &plan : outputs) returned.push_back(output(plan, arguments, fresh));
+    return returned;
+}
+
+// ---- from Python ----
+
+struct PyDecRef {
+    void operator()(PyObject *o) const { Py_DECREF(o); }
+};
+using PyOwned = std::unique_ptr<PyObject, PyDecRef>;
+
+PyOwned sequence(PyObject *o, const char *message) {
+    PyOwned items(PySequence_Fast(o, message));
+    if (!items) throw python_error();
+    return items;
+}
+
+long long_of(PyObject *o) {
+    long value = PyLong_AsLong(o);
+    if (value == -1 && PyErr_Occurred()) throw python_error();
+    return value;
+}
+
+geometry geometry_from(PyObject *o) {
+    geometry g;
+    if (python_geometry(o, &g) < 0) throw python_error();
+    return g;
+}
+
+const at::Tensor &tensor_from(PyObject *o) {
+    TORCH_CHECK_TYPE(THPVariable_Check(o), "expected a tensor, got ", Py_TYPE(o)->tp_name);
+    return THPVariable_Unpack(o);
+}
+
+void plan_inputs(GraphOperator &made, const graph *g, PyObject *positions) {
+    PyOwned items = sequence(positions, "inputs is no list");
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+    for (Py_ssize_t i = 0; i < n; i++) {
+        const long position = long_of(PySequence_Fast_GET_ITEM(items.get(), i));
+        TORCH_CHECK_VALUE(position >= 0 && i < graph_input_count(g), "graph_operator: there is no input ", i);
+        const tensor_type t = graph_value_type(g, graph_input_at(g, static_cast<int>(i)));
+        made.inputs.push_back({static_cast<int>(position), dtype_to_torch(t.dtype), {t.dims, t.dims + t.rank}});
+        made.n_arguments = std::max(made.n_arguments, static_cast<size_t>(position) + 1);
+    }
+}
+
+void plan_results(GraphOperator &made, PyObject *results) {
+    PyOwned items = sequence(results, "results is no list");
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); k++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(items.get(), k);
+        ResultPlan plan{-1, {}};
+        if (PyLong_Check(item)) {
+            plan.input = static_cast<int>(long_of(item));
+            TORCH_CHECK_VALUE(plan.input >= 0 && static_cast<size_t>(plan.input) < made.inputs.size(),
+                              "graph_operator: result ", k, " is written to an input that there is not");
+        } else {
+            plan.fresh = geometry_from(item);
+        }
+        made.results.push_back(plan);
+    }
+}
+
+bool same_view(const geometry &a, const geometry &b) {
+    bool same = a.dtype == b.dtype && a.rank == b.rank && a.conj == b.conj && a.neg == b.neg && a.offset == b.offset;
+    for (int d = 0; same && d < a.rank; d++) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
+    return same;
+}
+
+OutputPlan plan_output(const GraphOperator &made, PyObject *item) {
+    int kind, index;
+    PyObject *view;
+    if (!PyArg_ParseTuple(item, "iiO;an output is (kind, index, geometry or None)", &kind, &index, &view)) throw python_error();
+    TORCH_CHECK_VALUE(kind >= 0 && kind <= 2, "graph_operator: there is no output kind ", kind);
+    OutputPlan plan{static_cast<OutputKind>(kind), index, view == Py_None, {}};
+    if (!plan.whole) plan.view = geometry_from(view);
+    const auto position = static_cast<size_t>(index);
+    if (plan.kind == OutputKind::Result) {
+        TORCH_CHECK_VALUE(index >= 0 && position < made.results.size() && made.results[position].input < 0,
+                          "graph_operator: result ", index, " is no new tensor");
+        plan.whole = plan.whole || same_view(plan.view, made.results[position].fresh);
+    }
+    if (plan.kind == OutputKind::Input)
+        TORCH_CHECK_VALUE(index >= 0 && position < made.inputs.size(), "graph_operator: there is no input ", index);
+    return plan;
+}
+
+void plan_outputs(GraphOperator &made, PyObject *outputs) {
+    PyOwned items = sequence(outputs, "outputs is no list");
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); k++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(items.get(), k);
+        TORCH_CHECK_TYPE(PyTuple_Check(item), "an output is (kind, index, geometry or None)");
+        made.outputs.push_back(plan_output(made, item));
+    }
+}
+
+void plan_constants(GraphOperator &made, PyObject *constants) {
+    PyOwned items = sequence(constants, "constants is no list");
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); i++)
+        made.constants.push_back(tensor_from(PySequence_Fast_GET_ITEM(items.get(), i)).detach());
+}
+
+struct GraphOperatorObject {
+    PyObject_HEAD
+    GraphOperator *made;
+};
+
+PyTypeObject *graph_operator_type;
+
+PyObject *graph_operator(PyObject *, PyObject *args) {
+    HANDLE_TH_ERRORS
+    PyObject *graph_object, *inputs, *constants, *results, *outputs;
+    if (!PyArg_ParseTuple(args, "OOOOO", &graph_object, &inputs, &constants, &results, &outputs)) return nullptr;
+    std::unique_ptr<graph, decltype(&graph_destroy)> g(python_graph_take(graph_object), graph_destroy);
+    if (!g) return nullptr;
+    auto made = std::make_unique<GraphOperator>();
+    plan_inputs(*made, g.get(), inputs);
+    plan_constants(*made, constants);
+    plan_results(*made, results);
+    plan_outputs(*made, outputs);
+    TORCH_CHECK_VALUE(made->inputs.size() + made->constants.size() == static_cast<size_t>(graph_input_count(g.get())) &&
+                          made->results.size() == static_cast<size_t>(graph_output_count(g.get())),
+                      "graph_operator: inputs and results do not fit the graph");
+    made->op = operator_from_graph(g.get());
+    TORCH_CHECK(made->op, "out of host memory");
+    (void)g.release();
+    auto *self = reinterpret_cast<GraphOperatorObject *>(graph_operator_type->tp_alloc(graph_operator_type, 0));
+    if (!self) return nullptr;
+    self->made = made.release();
+    return reinterpret_cast<PyObject *>(self);
+    END_HANDLE_TH_ERRORS
+}
+
+// The tensors that the graph reads, in its order. The list is emptied: who calls keeps nothing alive through it.
+std::vector<at::Tensor> take_arguments(const GraphOperator &made, PyObject *list) {
+    TORCH_CHECK_TYPE(PyList_Check(list), "a compiled graph is called with one list, not ", Py_TYPE(list)->tp_name);
+    const auto n = static_cast<size_t>(PyList_GET_SIZE(list));
+    TORCH_CHECK(n >= made.n_arguments, "a compiled graph of ", made.n_arguments, " arguments is called with ", n);
+    std::vector<at::Tensor> arguments;
+    arguments.reserve(made.inputs.size());
+    for (const InputPlan &plan : made.inputs) arguments.push_back(tensor_from(PyList_GET_ITEM(list, plan.position)));
+    return arguments;
+}
+
+PyObject *wrap_outputs(std::vector<at::Tensor> &returned) {
+    PyOwned list(PyList_New(static_cast<Py_ssize_t>(returned.size())));
+    if (!list) throw python_error();
+    for (size_t k = 0; k < returned.size(); k++) {
+        PyObject *item = returned[k].defined() ? THPVariable_Wrap(std::move(returned[k])) : Py_NewRef(Py_None);
+        if (!item) throw python_error();
+        PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(k), item);
+    }
+    return list.release();
+}
+
+PyObject *call_operator(PyObject *self, PyObject *args, PyObject *) {
+    HANDLE_TH_ERRORS
+    PyObject *list;
+    if (!PyArg_ParseTuple(args, "O", &list)) return nullptr;
+    const GraphOperator &made = *reinterpret_cast<GraphOperatorObject *>(self)->made;
+    std::vector<at::Tensor> returned;
+    {
+        std::vector<at::Tensor> arguments = take_arguments(made, list);
+        if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) < 0) return nullptr;
+        pybind11::gil_scoped_release released;
+        returned = made.run(arguments);
+        arguments.clear();
+    }
+    return wrap_outputs(returned);
+    END_HANDLE_TH_ERRORS
+}
+
+void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    delete reinterpret_cast<GraphOperatorObject *>(self)->made;
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+// What PyTorch asks of a function that takes its arguments as one list.
+PyObject *boxed_call(PyObject *, void *) { Py_RETURN_TRUE; }
+
+PyGetSetDef kProperties[] = {
+    {"_boxed_call", boxed_call, nullptr, "True: arguments come as one list, which is emptied", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot kSlots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+    {Py_tp_call, reinterpret_cast<void *>(call_operator)},
+    {Py_tp_getset, kProperties},
+    {Py_tp_doc, const_cast<char *>("A compiled graph: called with a list of tensors, returns a list.")},
+    {0, nullptr},
+};
+
+PyType_Spec kSpec = {"torch_tpu._C.GraphOperator", sizeof(GraphOperatorObject), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
+
+PyMethodDef kFunctions[] = {
+    {"graph_operator", graph_operator, METH_VARARGS,
+     "graph_operator(graph, inputs, constants, results, outputs) -> GraphOperator\n\nThe arguments are the fields of "
+     "torch_tpu._fx.Program. Takes the graph."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+}  // namespace torch_tpu
+
+int python_graph_call_init(PyObject *module) {
+    using namespace torch_tpu;
+    graph_operator_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&kSpec));
+    if (!graph_operator_type) return -1;
+    if (PyModule_AddObjectRef(module, "GraphOperator", reinterpret_cast<PyObject *>(graph_operator_type)) < 0) return -1;
+    return PyModule_AddFunctions(module, kFunctions);
+}
