@@ -71,7 +71,7 @@ static void take_out_entry(const scan *s, entry *e) {
     }
 }
 
-static void leave_entry(entry *e) {
+void entry_leave(entry *e) {
     e->users--;
     if (e->removed && e->users == 0) entry_destroy(e);
 }
@@ -147,7 +147,7 @@ static status *finish_entry(entry *e, scan *s, call *c, hlo_precision precision,
     return NULL;
 }
 
-static status *build_entry(scan *s, call *c, hlo_precision precision, bool *again) {
+static status *build_entry(scan *s, call *c, hlo_precision precision) {
     entry *e = mem_alloc(sizeof *e);
     if (!e || !scan_snapshot(s)) {
         mem_free(e);
@@ -166,12 +166,13 @@ static status *build_entry(scan *s, call *c, hlo_precision precision, bool *agai
     variant *v = NULL;
     uint64_t structural = 0;
     status *result = entry_plan(e, c, s);
-    if (!result) result = entry_compile(e, c, s, precision, dynamic, &v, &structural);
+    bool compile = exec_mode_now != MODE_FUSED;
+    if (!result) result = entry_make_variant(e, c, s, precision, dynamic, compile, &v, &structural);
     if (!result && (structural & dynamic)) {
         /* A number that decides structure cannot be a run-time input: once more, as a constant. */
         variant_destroy(v);
         v = NULL;
-        result = entry_compile(e, c, s, precision, dynamic & ~structural, &v, &structural);
+        result = entry_make_variant(e, c, s, precision, dynamic & ~structural, compile, &v, &structural);
     }
     exec_acquire();
     e->variants = v;
@@ -179,9 +180,8 @@ static status *build_entry(scan *s, call *c, hlo_precision precision, bool *agai
     else take_out_entry(s, e);
     e->building = false;
     if (result) e->removed = true;
-    leave_entry(e);
+    entry_leave(e);
     pthread_cond_broadcast(&built);
-    *again = true;
     return rename_error(result, c);
 }
 
@@ -199,7 +199,7 @@ static status *build_variant(entry *e, scan *s, call *c, hlo_precision precision
     exec_release();
     variant *v = NULL;
     uint64_t learned = 0;
-    status *result = entry_compile(e, c, s, precision, dynamic & ~structural, &v, &learned);
+    status *result = entry_make_variant(e, c, s, precision, dynamic & ~structural, exec_mode_now != MODE_FUSED, &v, &learned);
     exec_acquire();
     c->op->structural_args |= learned;
     if (v) {
@@ -207,7 +207,7 @@ static status *build_variant(entry *e, scan *s, call *c, hlo_precision precision
         e->variants = v;
     }
     e->building = false;
-    leave_entry(e);
+    entry_leave(e);
     pthread_cond_broadcast(&built);
     return rename_error(result, c);
 }
@@ -224,15 +224,7 @@ typedef struct launch {
     int n_made; /* inputs that are ours beyond the storages': vectors of numbers */
 } launch;
 
-typedef struct gather { const variant *v; slot_class cls; double *f64; float *f32; int64_t *i64; } gather;
-
-static const number *number_at(const call *c, int arg, int element) {
-    const argument *a = &c->args[arg];
-    return a->tag == ARG_NUMBERS ? &a->u.numbers[element] : &a->u.number;
-}
-
-static void put_slot(const call *c, const number_slot *slot, void *data, int position) {
-    const number *n = number_at(c, slot->arg, slot->element);
+static void put_slot(const number *n, const number_slot *slot, void *data, int position) {
     bool floating = dtype_is_float(n->dtype) || dtype_is_complex(n->dtype);
     double value = floating ? n->v.f[slot->imaginary ? 1 : 0] : 0;
     switch (slot->cls) {
@@ -242,28 +234,29 @@ static void put_slot(const call *c, const number_slot *slot, void *data, int pos
     }
 }
 
-static status *make_vector(const call *c, const variant *v, slot_class cls, pjrt_buffer **out) {
+status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device, slot_source source,
+                           void *context, pjrt_buffer **out) {
     static const dtype types[SLOT_CLASSES] = {DTYPE_F32, DTYPE_F64, DTYPE_I64};
-    int64_t length = v->class_length[cls];
     char small[512], *data = small;
     size_t size = (size_t)length * dtype_bytes(types[cls]);
     if (size > sizeof small && !(data = mem_alloc(size))) return status_no_memory();
     memset(data, 0, size);
     int position = 0;
-    for (int i = 0; i < v->n_slots; i++)
-        if (v->slots[i].cls == cls) put_slot(c, &v->slots[i], data, position++);
+    for (int i = 0; i < n_slots; i++)
+        if (slots[i].cls == cls) put_slot(source(context, &slots[i]), &slots[i], data, position++);
     pjrt_client *client;
     status *s = runtime_client(&client);
-    if (!s) s = pjrt_buffer_from_host(client, c->device, data, types[cls], 1, &length, out);
+    if (!s) s = pjrt_buffer_from_host(client, device, data, types[cls], 1, &length, out);
     if (data != small) mem_free(data);
     return s;
 }
 
-static status *make_words(call *c, const variant *v, const entry *e, pjrt_buffer **out) {
-    if (e->way != WAY_NATIVE) {
-        if (!exec_host.random) return status_new(STATUS_INTERNAL, "random bits asked for, and no generator");
-        STATUS_TRY(exec_host.random(c, v->random_count));
-    }
+static const number *call_number(void *context, const number_slot *slot) {
+    const argument *a = &((const call *)context)->args[slot->arg];
+    return a->tag == ARG_NUMBERS ? &a->u.numbers[slot->element] : &a->u.number;
+}
+
+static status *make_words(const call *c, const variant *v, pjrt_buffer **out) {
     int64_t n = v->random_count;
     uint64_t small[32], *words = small;
     if (n > 32 && !(words = mem_alloc(sizeof *words * (size_t)n))) return status_no_memory();
@@ -278,8 +271,10 @@ static status *make_words(call *c, const variant *v, const entry *e, pjrt_buffer
 static status *make_extra_inputs(launch *l, call *c) {
     variant *v = l->v;
     for (int cls = 0; cls < SLOT_CLASSES; cls++)
-        if (v->class_parameter[cls] >= 0) STATUS_TRY(make_vector(c, v, (slot_class)cls, &l->inputs[v->class_parameter[cls]]));
-    if (v->random_parameter >= 0) STATUS_TRY(make_words(c, v, l->e, &l->inputs[v->random_parameter]));
+        if (v->class_parameter[cls] >= 0) 
+            STATUS_TRY(make_number_vector(v->n_slots, v->slots, (slot_class)cls, v->class_length[cls], c->device, call_number, c,
+                                          &l->inputs[v->class_parameter[cls]]));
+    if (v->random_parameter >= 0) STATUS_TRY(make_words(c, v, &l->inputs[v->random_parameter]));
     return NULL;
 }
 
@@ -296,7 +291,7 @@ static void collect_inputs(launch *l, const scan *s) {
         l->targets[o] = e->outputs[o].storage >= 0 ? s->storages[e->outputs[o].storage] : NULL;
 }
 
-static void give_results(const entry *e, call *c) {
+void entry_give_results(const entry *e, call *c) {
     c->n_results = e->n_results;
     for (int k = 0; k < e->n_results; k++) {
         c->results[k].kind = e->results[k].kind;
@@ -363,7 +358,7 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
         size_t n = (size_t)(v->n_parameters > e->n_outputs ? v->n_parameters : e->n_outputs);
         heap = mem_alloc(n * (3 * sizeof(void *) + sizeof(bool)));
         if (!heap) {
-            leave_entry(e);
+            entry_leave(e);
             exec_release();
             return status_no_memory();
         }
@@ -378,75 +373,144 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
     }
     collect_inputs(&l, s);
     exec_release();
-    give_results(e, c);
+    entry_give_results(e, c);
     status *result = run(&l, c);
     if (result) drop_storages(c);
     for (int i = 0; i < v->n_parameters; i++) pjrt_buffer_release(l.inputs[i]);
     mem_free(heap);
     exec_acquire();
-    leave_entry(e);
+    entry_leave(e);
     exec_release();
     return rename_error(result, c);
 }
 
 static void count_way(const entry *e) { atomic_fetch_add_explicit(&e->op->calls[e->way], 1, memory_order_relaxed); }
 
-/* One round: the lock is held at the start and not at the end. *again: the cache has changed, look once more. */
-static status *round_of_call(scan *s, call *c, hlo_precision precision, bool *again, bool *built_now) {
-    *again = false;
-    scan_call(s, c, precision);
-    if (s->failed) {
+/* A variant that has run only in fused programs runs alone. Under the lock, which is let go meanwhile. */
+static status *compile_variant(entry *e, variant *v, hlo_precision precision) {
+    e->building = true;
+    e->builder = pthread_self();
+    e->users++;
+    exec_release();
+    status *result = variant_compile(e, v, precision);
+    exec_acquire();
+    e->building = false;
+    entry_leave(e);
+    pthread_cond_broadcast(&built);
+    return result;
+}
+
+typedef struct attempt {
+    hlo_precision precision;
+    bool again;        /* something was done first: look once more */
+    bool built;        /* this call was not found in the cache */
+    bool random_given; /* seed and offset are filled in */
+} attempt;
+
+static bool waits_for_values(const scan *s) {
+    for (int i = 0; i < s->n_storages; i++)
+        if (fused_pending(s->storages[i])) return true;
+    return false;
+}
+
+/* What a call with a matching variant still needs before it can run: true if something was done (without the lock). */
+static bool prepare(attempt *t, entry *e, variant *v, const scan *s, call *c, status **result) {
+    bool fused = exec_mode_now == MODE_FUSED;
+    if (v->random_parameter >= 0 && e->way != WAY_NATIVE && !t->random_given) {
+        int uses = v->random_count;
         exec_release();
-        return status_no_memory();
+        *result = exec_host.random ? exec_host.random(c, uses) : status_new(STATUS_INTERNAL, "random bits asked for, and no generator");
+        exec_acquire();
+        t->random_given = true;
+        return true;
     }
-    if (s->retype_storage) {
+    if (fused && fused_is_busy()) {
+        fused_wait_idle();
+        return true;
+    }
+    if (!fused && waits_for_values(s)) {
         exec_release();
-        *again = true;
-        return storage_retype(s->retype_storage, s->retype_dtype);
+        *result = fused_flush();
+        exec_acquire();
+        return true;
     }
-    entry *e = find_entry(s);
-    status *result = NULL;
-    if (!e) {
-        *built_now = true;
-        result = build_entry(s, c, precision, again);
+    if (!fused && !v->executable && e->n_outputs > 0) {
+        t->built = true;
+        *result = rename_error(compile_variant(e, v, t->precision), c);
+        return true;
+    }
+    return false;
+}
+
+static status *record_variant(entry *e, variant *v, const scan *s, call *c) {
+    bool full;
+    status *result = fused_record(e, v, s, c, &full);
+    exec_release();
+    if (!result && full) result = fused_flush();
+    return result;
+}
+
+/* No entry, or no variant for these numbers. */
+static status *build(attempt *t, entry *e, scan *s, call *c) {
+    t->again = true;
+    if (e && e->building && pthread_equal(e->builder, pthread_self()))
+        return status_new(STATUS_INTERNAL, "%s: building it calls itself", c->op->name);
+    if (e && e->building) {
+        pthread_cond_wait(&built, &exec_lock);
+        return NULL;
+    }
+    t->built = true;
+    if (!e) return build_entry(s, c, t->precision);
+    entry_give_results(e, c);
+    return build_variant(e, s, c, t->precision);
+}
+
+/* One round: the lock is held at the start and not at the end. */
+static status *attempt_call(attempt *t, scan *s, call *c) {
+    t->again = false;
+    scan_call(s, c, t->precision);
+    status *result = s->failed ? status_no_memory() : s->lost ? status_new(STATUS_RUNTIME, "%s", s->lost->lost) : NULL;
+    if (result) {
         exec_release();
         return result;
     }
-    variant *v = e->variants;
+    if (s->retype_storage) {
+        exec_release();
+        t->again = true;
+        return storage_retype(s->retype_storage, s->retype_dtype);
+    }
+    entry *e = find_entry(s);
+    variant *v = e ? e->variants : NULL;
     while (v && !variant_matches(v, c, c->op->structural_args)) v = v->next;
-    if (v) {
-        e->users++;
-        count_way(e);
-        if (!*built_now) COUNT(cache_hits, 1);
-        return launch_variant(e, v, s, c);
+    if (!v || (e->building && !v->executable && exec_mode_now != MODE_FUSED)) {
+        result = build(t, e, s, c);
+        exec_release();
+        return result;
     }
-    *again = true;
-    if (e->building && pthread_equal(e->builder, pthread_self())) {
-        result = status_new(STATUS_INTERNAL, "%s: building it calls itself", c->op->name);
-    } else if (e->building) {
-        pthread_cond_wait(&built, &exec_lock);
-    } else {
-        give_results(e, c);
-        *built_now = true;
-        result = build_variant(e, s, c, precision);
+    if (prepare(t, e, v, s, c, &result)) {
+        t->again = true;
+        exec_release();
+        return result;
     }
-    exec_release();
-    return result;
+    count_way(e);
+    if (!t->built) COUNT(cache_hits, 1);
+    if (exec_mode_now == MODE_FUSED) return record_variant(e, v, s, c);
+    e->users++;
+    return launch_variant(e, v, s, c);
 }
 
 status *exec_call(call *c) {
     scan s;
     scan_init(&s);
-    hlo_precision precision = exec_get_precision();
+    attempt t = {.precision = exec_get_precision(), .again = true};
     COUNT(calls, 1);
     COUNT(cache_requests, 1);
     s.declared_results = c->n_results;
-    bool again = true, built_now = false;
     status *result = NULL;
-    while (again && !result) {
+    while (t.again && !result) {
         c->n_results = s.declared_results;
         exec_acquire();
-        result = round_of_call(&s, c, precision, &again, &built_now);
+        result = attempt_call(&t, &s, c);
     }
     scan_free(&s);
     return result;

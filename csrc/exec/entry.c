@@ -12,6 +12,7 @@ void variant_destroy(variant *v) {
     if (!v) return;
     mem_free(v->constants);
     mem_free(v->slots);
+    graph_destroy(v->graph);
     pjrt_executable_release(v->executable);
     mem_free(v);
 }
@@ -77,12 +78,10 @@ static bool count_number(void *context, int arg, int element, const number *n) {
     return true;
 }
 
-typedef struct number_list { number *numbers; int n; } number_list;
-
 static bool keep_number(void *context, int arg, int element, const number *n) {
-    (void)arg, (void)element;
-    number_list *list = context;
-    list->numbers[list->n++] = *n;
+    variant *v = context;
+    if (element == 0 && arg < 64) v->first_number[arg] = (int16_t)v->n_constants;
+    v->constants[v->n_constants++] = *n;
     return true;
 }
 
@@ -376,28 +375,22 @@ static status *build_graph(entry *e, call *c, const scan *s, graph *g) {
 
 /* ---- compiling ---- */
 
-static status *lower_and_compile(entry *e, const graph *g, lower_request *request, pjrt_executable **out) {
+static status *lower_text(const entry *e, const graph *g, lower_request *request, strbuf *text) {
     int32_t *donate = mem_alloc(sizeof *donate * (size_t)(e->n_inputs + 1));
     if (!donate) return status_no_memory();
     for (int i = 0; i < e->n_inputs; i++) donate[i] = e->inputs[i].donate_to;
-    strbuf text;
-    strbuf_init(&text);
-    status *s = graph_lower(g, "program", request, donate, &text);
-    if (!s && strbuf_failed(&text)) s = status_no_memory();
-    if (!s) s = program_get(strbuf_text(&text), text.size, e->op->name, out);
-    strbuf_free(&text);
+    status *s = graph_lower(g, "program", request, donate, text);
+    if (!s && strbuf_failed(text)) s = status_no_memory();
     mem_free(donate);
     return s;
 }
 
-static status *fill_variant(variant *v, const call *c, const entry *e, lower_request *request, int random_count) {
+static status *fill_variant(variant *v, const call *c, const entry *e, lower_request *request) {
     int n = 0;
     call_visit_numbers(c, count_number, &n);
     v->constants = mem_alloc(sizeof *v->constants * (size_t)(n + 1));
     if (!v->constants) return status_no_memory();
-    number_list list = {v->constants, 0};
-    call_visit_numbers(c, keep_number, &list);
-    v->n_constants = list.n;
+    call_visit_numbers(c, keep_number, v);
     v->dynamic_args = request->dynamic_args;
     v->slots = request->slots;
     v->n_slots = request->n_slots;
@@ -409,28 +402,51 @@ static status *fill_variant(variant *v, const call *c, const entry *e, lower_req
         v->n_parameters += request->class_parameter[k] >= 0;
     }
     v->random_parameter = request->random_parameter;
-    v->random_count = random_count;
+    v->random_count = graph_random_count(v->graph);
     v->n_parameters += request->random_parameter >= 0;
     return NULL;
 }
 
-status *entry_compile(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, variant **out,
-                      uint64_t *structural) {
+static status *make_variant(variant *v, entry *e, call *c, const scan *s, lower_request *request, bool compile) {
+    static _Atomic uint64_t next_serial = 1;
+    v->serial = next_serial++;
+    v->graph = graph_create();
+    if (!v->graph) return status_no_memory();
+    STATUS_TRY(build_graph(e, c, s, v->graph));
+    strbuf text;
+    strbuf_init(&text);
+    status *result = e->n_outputs > 0 ? lower_text(e, v->graph, request, &text) : NULL;
+    if (!result && e->n_outputs > 0 && compile) result = program_get(strbuf_text(&text), text.size, e->op->name, &v->executable);
+    strbuf_free(&text);
+    return result ? result : fill_variant(v, c, e, request);
+}
+
+status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, bool compile,
+                           variant **out, uint64_t *structural) {
     variant *v = mem_alloc(sizeof *v);
-    graph *g = graph_create();
+    if (!v) return status_no_memory();
     lower_request request;
     lower_request_init(&request, precision);
     request.dynamic_args = dynamic_args;
-    status *result = v && g ? build_graph(e, c, s, g) : status_no_memory();
-    if (!result && e->n_outputs > 0) result = lower_and_compile(e, g, &request, &v->executable);
-    if (!result) result = fill_variant(v, c, e, &request, graph_random_count(g));
+    status *result = make_variant(v, e, c, s, &request, compile);
     *structural = request.structural_args;
     lower_request_free(&request);
-    graph_destroy(g);
-    if (result) {
-        variant_destroy(v);
-        return result;
-    }
-    *out = v;
-    return NULL;
+    if (result) variant_destroy(v);
+    else *out = v;
+    return result;
+}
+
+status *variant_compile(const entry *e, variant *v, hlo_precision precision) {
+    lower_request request;
+    lower_request_init(&request, precision);
+    request.dynamic_args = v->dynamic_args;
+    strbuf text;
+    strbuf_init(&text);
+    pjrt_executable *made = NULL;
+    status *result = lower_text(e, v->graph, &request, &text);
+    if (!result) result = program_get(strbuf_text(&text), text.size, e->op->name, &made);
+    strbuf_free(&text);
+    lower_request_free(&request);
+    if (!result) v->executable = made;
+    return result;
 }

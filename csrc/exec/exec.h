@@ -71,6 +71,8 @@ status *exec_call(call *c);
 typedef enum { MODE_STRICT, MODE_DEBUG, MODE_FUSED } eager_mode;
 void exec_set_mode(eager_mode m);
 eager_mode exec_get_mode(void);
+/* Fused mode: runs what has gathered (the end of an optimizer step). A no-op in the other modes. */
+status *exec_flush(void);
 void exec_set_precision(hlo_precision p);
 hlo_precision exec_get_precision(void);
 const char *runtime_platform(void);        /* "cpu", "tpu"; "" before the client exists */

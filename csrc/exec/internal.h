@@ -29,6 +29,10 @@ struct storage {
     int address_class;
     pjrt_buffer *base; /* NULL: reads as zeros */
     base_type type;    /* of base */
+    int32_t pending;   /* fused mode: number of the value that will be its base; -1: none */
+    int32_t external;  /* fused mode: its base's number among the pending graph's inputs, if external_serial is the graph's */
+    uint64_t external_serial;
+    char *lost;        /* why its value could not be computed: reading it is this error */
     bool raw;          /* bytes whose type is not known yet: the first typed use retypes the base once */
     /* While a key is built, under the lock: number of that scan and the storage's index in it. */
     uint64_t visit;
@@ -81,6 +85,7 @@ typedef struct scan {
     base_type *types;
     storage *retype_storage; /* a raw storage met with this type first: retype, then scan again */
     dtype retype_dtype;
+    storage *lost; /* its value could not be computed */
     storage *inline_storages[32];
     uint64_t inline_key[256];
 } scan;
@@ -110,7 +115,10 @@ typedef struct variant {
     int64_t class_length[SLOT_CLASSES];
     int random_parameter, random_count;
     int n_parameters;
-    pjrt_executable *executable;
+    int16_t first_number[64]; /* per argument: where its numbers stand among `constants` */
+    graph *graph;             /* of the call: inputs and outputs are the entry's */
+    pjrt_executable *executable; /* NULL until it is launched alone */
+    uint64_t serial;          /* never given twice: names the variant in keys of fused programs */
 } variant;
 
 typedef struct entry {
@@ -130,9 +138,11 @@ typedef struct entry {
 void entry_destroy(entry *e);
 /* Infers the results and decomposes what has no row. No lock held; the scan has a snapshot. */
 status *entry_plan(entry *e, call *c, const scan *s);
-/* Builds, lowers and compiles a variant. *structural: arguments that turned out to be structural. */
-status *entry_compile(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, variant **out,
-                      uint64_t *structural);
+/* Builds and lowers a variant, and compiles it if asked. *structural: arguments that turned out to be structural. */
+status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, bool compile,
+                           variant **out, uint64_t *structural);
+/* Compiles a variant that is not yet. No lock held. */
+status *variant_compile(const entry *e, variant *v, hlo_precision precision);
 void variant_destroy(variant *v);
 
 /* Numbers of a call in order of arguments and elements; returns false when visit does. */
@@ -141,6 +151,28 @@ bool call_visit_numbers(const call *c, number_visitor visit, void *context);
 /* The numbers of a call beyond its key: args in `skip` (a mask) do not count. */
 bool variant_matches(const variant *v, const call *c, uint64_t structural);
 uint64_t variant_difference(const variant *v, const call *c, uint64_t structural); /* args that differ from v's constants */
+
+void entry_leave(entry *e); /* under the lock: one user less; the last one of a removed entry destroys it */
+/* Result kinds and geometries into the call. */
+void entry_give_results(const entry *e, call *c);
+storage *storage_create_locked(int64_t bytes, int device);
+void storage_destroy_locked(storage *s);
+
+/* ---- fused mode: calls gather and run as one program ---- */
+/* Under the lock, on an entry's variant that matches the call: records it; the results' storages await their values. */
+status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full);
+/* Runs what has gathered. No lock held. Returns the first error; values that were lost stay marked with it. */
+status *fused_flush(void);
+bool fused_pending(const storage *s);       /* its value has still to be computed */
+void fused_forget(storage *s);              /* under the lock: the storage's pending value has lost its owner */
+bool fused_is_busy(void);                   /* under the lock: a flush is on its way */
+void fused_wait_idle(void);                 /* under the lock */
+bool fused_empty(void);
+
+/* A buffer with the run-time numbers of one class. */
+typedef const number *(*slot_source)(void *context, const number_slot *slot);
+status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device, slot_source source,
+                           void *context, pjrt_buffer **out);
 
 /* ---- random words ---- */
 uint64_t random_word(uint64_t seed, uint64_t offset); /* the state of the operator at this offset of a generator's stream */

@@ -20,7 +20,12 @@ static char *cpu_candidate, *tpu_candidate;
 static void (*_Atomic program_sink)(const char *name, const char *mlir, size_t size);
 
 void exec_set_host(const host_services *h) { exec_host = *h; }
-void exec_set_mode(eager_mode m) { exec_mode_now = (int)m; }
+void exec_set_mode(eager_mode m) {
+    exec_mode_now = (int)m;
+    /* What has gathered runs now; an error in it is kept with the values that it lost. */
+    if (m != MODE_FUSED) status_free(fused_flush());
+}
+status *exec_flush(void) { return fused_flush(); }
 eager_mode exec_get_mode(void) { return (eager_mode)exec_mode_now; }
 void exec_set_precision(hlo_precision p) { exec_precision_now = (int)p; }
 hlo_precision exec_get_precision(void) { return (hlo_precision)exec_precision_now; }
@@ -227,6 +232,7 @@ extern storage *storage_live_list;
 
 status *runtime_synchronize(int device) {
     if (!runtime_initialized()) return NULL;
+    STATUS_TRY(fused_flush());
     exec_acquire();
     size_t n = 0;
     for (storage *s = storage_live_list; s; s = s->next) n += s->device == device;

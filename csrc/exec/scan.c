@@ -72,6 +72,7 @@ static void scan_tensor(scan *s, const core_tensor *t, uint64_t tag) {
     const geometry *g = &t->geometry;
     bool first = st->visit != scan_serial;
     if (first && !add_storage(s, st)) return;
+    if (st->lost) s->lost = st;
     if (st->raw && g->dtype != st->type.dtype && st->bytes % (int64_t)dtype_bytes(g->dtype) == 0) {
         s->retype_storage = st;
         s->retype_dtype = g->dtype;
@@ -88,8 +89,8 @@ static void scan_tensor(scan *s, const core_tensor *t, uint64_t tag) {
     }
     if (first) {
         *w++ = (uint64_t)st->bytes;
-        *w++ = st->base ? (uint64_t)st->type.dtype << 8 | (uint64_t)st->type.rank : ~(uint64_t)0;
-        if (st->base)
+        *w++ = storage_has_value(st) ? (uint64_t)st->type.dtype << 8 | (uint64_t)st->type.rank : ~(uint64_t)0;
+        if (storage_has_value(st))
             for (int i = 0; i < st->type.rank; i++) *w++ = (uint64_t)st->type.dims[i];
     }
     s->words += (size_t)(w - start);
@@ -161,6 +162,7 @@ void scan_call(scan *s, const call *c, hlo_precision precision) {
     s->words = 0;
     s->n_storages = 0;
     s->retype_storage = NULL;
+    s->lost = NULL;
     uint64_t structural = c->op->structural_args;
     uint64_t *w = reserve(s, 4);
     if (!w) return;
@@ -197,7 +199,7 @@ bool scan_snapshot(scan *s) {
     s->types = mem_alloc(sizeof(base_type) * (size_t)(s->n_storages + 1));
     if (!s->has_base || !s->types) return false;
     for (int i = 0; i < s->n_storages; i++) {
-        s->has_base[i] = s->storages[i]->base != NULL;
+        s->has_base[i] = storage_has_value(s->storages[i]);
         if (s->has_base[i]) s->types[i] = s->storages[i]->type;
     }
     return true;

@@ -69,20 +69,25 @@ static void give_address(storage *s) {
 
 /* ---- life ---- */
 
-storage *storage_create(int64_t bytes, int device) {
+storage *storage_create_locked(int64_t bytes, int device) {
     if (bytes < 0) return NULL;
     storage *s = mem_alloc(sizeof *s);
     if (!s) return NULL;
     s->bytes = bytes;
     s->device = device;
-    exec_acquire();
-    bool ok = take_address(s);
-    exec_release();
-    if (!ok) {
+    s->pending = -1;
+    if (!take_address(s)) {
         mem_free(s);
         return NULL;
     }
     COUNT(storages, 1);
+    return s;
+}
+
+storage *storage_create(int64_t bytes, int device) {
+    exec_acquire();
+    storage *s = storage_create_locked(bytes, device);
+    exec_release();
     return s;
 }
 
@@ -110,26 +115,47 @@ void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t) {
         storage_live_list = s;
     }
     s->base = b;
+    s->external_serial = 0;
     s->raw = false;
+    if (s->pending >= 0) fused_forget(s);
+    if (s->lost) {
+        mem_free(s->lost);
+        s->lost = NULL;
+    }
     if (!b) return;
     s->type = *t;
     count_bytes(base_type_bytes(t));
 }
 
+void storage_destroy_locked(storage *s) {
+    storage_set_base(s, NULL, NULL);
+    give_address(s);
+    COUNT(storages, -1);
+    mem_free(s);
+}
+
 void storage_destroy(storage *s) {
     if (!s) return;
     exec_acquire();
-    storage_set_base(s, NULL, NULL);
-    give_address(s);
+    storage_destroy_locked(s);
     exec_release();
-    COUNT(storages, -1);
-    mem_free(s);
 }
 
 int64_t storage_bytes(const storage *s) { return s->bytes; }
 int storage_device(const storage *s) { return s->device; }
 void *storage_address(const storage *s) { return s->address; }
-bool storage_has_value(const storage *s) { return s->base != NULL; }
+bool storage_has_value(const storage *s) { return s->base || s->pending >= 0; }
+
+/* The base of a storage, computed if it is pending. *out stays NULL for a storage without a value. */
+static status *take_base(storage *s, pjrt_buffer **out) {
+    *out = NULL;
+    if (fused_pending(s)) STATUS_TRY(fused_flush());
+    exec_acquire();
+    status *result = s->lost ? status_new(STATUS_RUNTIME, "%s", s->lost) : NULL;
+    if (!result && s->base) *out = pjrt_buffer_retain(s->base);
+    exec_release();
+    return result;
+}
 
 /* ---- types of bases ---- */
 
@@ -213,8 +239,8 @@ status *storage_resize(storage *s, int64_t bytes) {
     if (bytes == s->bytes) return NULL;
     storage *fresh = storage_create(bytes, s->device);
     if (!fresh) return status_no_memory();
-    status *result = NULL;
-    if (s->base && bytes > 0 && s->bytes > 0) {
+    status *result = fused_pending(s) ? fused_flush() : NULL;
+    if (!result && s->base && bytes > 0 && s->bytes > 0) {
         dtype unit = resize_unit(s, bytes);
         core_tensor from, to;
         from.storage = s;
@@ -223,6 +249,7 @@ status *storage_resize(storage *s, int64_t bytes) {
         flat_geometry(&to.geometry, unit, bytes / (int64_t)dtype_bytes(unit));
         result = run_row(&row_resize, &from, &to);
     }
+    if (!result && fused_pending(fresh)) result = fused_flush();
     if (!result) {
         exec_acquire();
         swap_storage(s, fresh);
@@ -271,9 +298,8 @@ status *storage_write_host(storage *s, const geometry *g, const void *data) {
 }
 
 static status *download(storage *s, void *data, size_t size) {
-    exec_acquire();
-    pjrt_buffer *b = s->base ? pjrt_buffer_retain(s->base) : NULL;
-    exec_release();
+    pjrt_buffer *b;
+    STATUS_TRY(take_base(s, &b));
     if (!b) {
         memset(data, 0, size);
         return NULL;
@@ -287,7 +313,7 @@ status *storage_read_host(storage *s, const geometry *g, void *data) {
     int64_t count = geometry_count(g);
     if (count == 0) return NULL;
     size_t size = (size_t)count * dtype_bytes(g->dtype);
-    if (covers_storage(s, g) && (!s->base || base_type_bytes(&s->type) == s->bytes)) return download(s, data, size);
+    if (covers_storage(s, g) && (!storage_has_value(s) || base_type_bytes(&s->type) == s->bytes)) return download(s, data, size);
     core_tensor staged, source = {.storage = s};
     geometry_contiguous(&staged.geometry, g->dtype, g->rank, g->sizes);
     staged.storage = storage_create((int64_t)size, s->device);
@@ -300,9 +326,8 @@ status *storage_read_host(storage *s, const geometry *g, void *data) {
 }
 
 status *storage_wait(storage *s) {
-    exec_acquire();
-    pjrt_buffer *b = s->base ? pjrt_buffer_retain(s->base) : NULL;
-    exec_release();
+    pjrt_buffer *b;
+    STATUS_TRY(take_base(s, &b));
     if (!b) return NULL;
     status *result = pjrt_buffer_wait(b);
     pjrt_buffer_release(b);

@@ -239,6 +239,8 @@ int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *
     return first;
 }
 
+void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args) { g->nodes[node].dynamic_args = dynamic_args; }
+
 void graph_output(graph *g, int32_t value) {
     if (value != GRAPH_NO_OUTPUT && !valid(g, value)) {
         bad_value(g, "output", value);

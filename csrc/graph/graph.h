@@ -21,6 +21,7 @@ typedef struct graph_node {
     int n_args; const argument *args;
     int n_results; int32_t first_result; /* values first_result .. + n_results - 1 */
     const tensor_type *result_types;     /* dtype DTYPE_INVALID: not wanted */
+    uint64_t dynamic_args; /* NODE_GRAPH of the outermost graph: numbers of its operator that are run-time inputs */
 } graph_node;
 
 graph *graph_create(void);
@@ -34,6 +35,7 @@ int32_t graph_write_fresh(graph *g, const geometry *view, int32_t source); /* a 
 /* Copies the arguments. Returns the first result's value id. */
 int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results, const tensor_type *results);
 int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args); /* first result's id */
+void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args);
 #define GRAPH_NO_OUTPUT (-2)
 void graph_output(graph *g, int32_t value); /* GRAPH_NO_OUTPUT: a result that is absent (None) */
 int graph_input_count(const graph *g);
@@ -54,14 +56,13 @@ int graph_random_count(const graph *g);
 
 /* ---- lowering a graph ---- */
 typedef enum { SLOT_F32, SLOT_F64, SLOT_I64, SLOT_CLASSES } slot_class;
-/* A run-time number: element `element` of argument `arg` of the graph's one NODE_OP, or the view offset of node `node`. */
+/* A run-time number: element `element` of argument `arg` of the outermost graph's NODE_OP (node -1), or of the NODE_OP in the
+ * graph that its node `node` calls. */
 typedef struct number_slot { int32_t arg, element, node; slot_class cls; bool imaginary; } number_slot;
 typedef struct lower_request {
     hlo_precision precision;
     /* Numbers of the single NODE_OP of a strict graph that are run-time inputs: bit `arg`. */
     uint64_t dynamic_args;
-    /* NODE_READ and NODE_WRITE whose offset is a run-time input: bit `node index`. */
-    uint64_t dynamic_offsets;
     /* Filled in: */
     number_slot *slots; /* in order within their class: the n-th slot of a class is element n of its vector */
     int n_slots, slot_capacity;

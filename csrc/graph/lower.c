@@ -15,7 +15,10 @@ typedef struct lower_state {
     int n_parameters;
     int random_node;  /* how many random nodes came before */
     int random_use;   /* within the current node */
-    bool at_top;
+    /* Whose numbers may be run-time inputs now: which of them, and the node number that their slots carry. */
+    uint64_t dynamic_args;
+    int32_t slot_node;
+    int depth;
 } lower_state;
 
 void lower_request_init(lower_request *request, hlo_precision precision) {
@@ -35,19 +38,24 @@ void lower_request_free(lower_request *request) {
 
 static const dtype slot_dtype[SLOT_CLASSES] = {DTYPE_F32, DTYPE_F64, DTYPE_I64};
 
-/* An upper bound of how many slots of a class a strict graph can ask for: every number of its call, complex ones twice, for
- * each operand list element or number list element, and every view's offset. Known before lowering, because a parameter's
- * type is. */
-static int64_t slot_bound(const lower_state *s) {
+/* How many run-time numbers the operators of a graph can ask for with these arguments: complex ones are two. */
+static int64_t number_bound(const graph *g, uint64_t dynamic_args) {
     int64_t n = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const graph_node *node = &g->nodes[i];
+        if (node->kind != NODE_OP) continue;
+        for (int k = 0; k < node->n_args && k < 64; k++)
+            if (dynamic_args >> k & 1) n += 2 * (node->args[k].tag == ARG_NUMBERS ? node->args[k].count : 1);
+    }
+    return n;
+}
+
+/* An upper bound for the whole program, known before lowering because a parameter's type is. */
+static int64_t slot_bound(const lower_state *s) {
+    int64_t n = number_bound(s->top, s->request->dynamic_args);
     for (int i = 0; i < s->top->n_nodes; i++) {
         const graph_node *node = &s->top->nodes[i];
-        n += 1;
-        if (node->kind != NODE_OP) continue;
-        for (int k = 0; k < node->n_args; k++) {
-            if (k >= 64 || !(s->request->dynamic_args & ((uint64_t)1 << k))) continue;
-            n += 2 * (node->args[k].tag == ARG_NUMBERS ? node->args[k].count : 1);
-        }
+        if (node->kind == NODE_GRAPH && node->dynamic_args) n += number_bound(node->sub, node->dynamic_args);
     }
     return n;
 }
@@ -93,9 +101,9 @@ static hlo_value slot_value(lower_state *s, number_slot slot) {
 
 static hlo_value runtime_number(void *context, int arg, int element, const number *n, dtype t) {
     lower_state *s = context;
-    if (!s->at_top || arg < 0 || arg >= 64 || !(s->request->dynamic_args & ((uint64_t)1 << arg))) return NULL;
+    if (arg < 0 || arg >= 64 || !(s->dynamic_args >> arg & 1)) return NULL;
     dtype real = dtype_real(t);
-    number_slot slot = {.arg = arg, .element = element, .node = -1};
+    number_slot slot = {.arg = arg, .element = element, .node = s->slot_node};
     slot.cls = dtype_is_int(t) || t == DTYPE_BOOL ? SLOT_I64 : real == DTYPE_F64 ? SLOT_F64 : SLOT_F32;
     hlo_value re = slot_value(s, slot);
     if (!dtype_is_complex(t) || !dtype_is_complex(n->dtype)) return hlo_convert(s->builder, re, t);
@@ -106,7 +114,7 @@ static hlo_value runtime_number(void *context, int arg, int element, const numbe
 
 static void number_used(void *context, int arg, bool structural) {
     lower_state *s = context;
-    if (structural && s->at_top && arg >= 0 && arg < 64) s->request->structural_args |= (uint64_t)1 << arg;
+    if (structural && s->depth == 0 && arg >= 0 && arg < 64) s->request->structural_args |= (uint64_t)1 << arg;
 }
 
 /* ---- random numbers ---- */
@@ -130,7 +138,7 @@ static hlo_value random_state(void *context) {
 
 /* ---- nodes ---- */
 
-static bool lower_graph(lower_state *s, const graph *g, hlo_value *values, bool top);
+static bool lower_graph(lower_state *s, const graph *g, hlo_value *values);
 
 static bool give_values(const argument *a, const hlo_value *values, arena *mem, hlo_value **out) {
     *out = NULL;
@@ -172,43 +180,47 @@ static bool lower_sub_graph(lower_state *s, const graph_node *n, hlo_value *valu
     hlo_value *inner = ARENA_NEW(hlo_arena(s->builder), hlo_value, sub->n_values);
     if (!inner) return false;
     for (int i = 0; i < n->n_args; i++) inner[sub->inputs[i]] = values[n->args[i].u.value];
-    bool top = s->at_top;
-    if (!lower_graph(s, sub, inner, false)) return false;
-    s->at_top = top;
+    s->depth++;
+    bool ok = lower_graph(s, sub, inner);
+    s->depth--;
+    if (!ok) return false;
     for (int k = 0; k < n->n_results; k++)
         values[n->first_result + k] = sub->outputs[k] < 0 ? NULL : inner[sub->outputs[k]];
     return true;
 }
 
-static hlo_value node_offset(lower_state *s, int node, bool top) {
-    if (!top || node >= 64 || !(s->request->dynamic_offsets & ((uint64_t)1 << node))) return NULL;
-    return slot_value(s, (number_slot){.arg = -1, .node = node, .cls = SLOT_I64});
-}
-
-static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n, hlo_value *values, hlo_value offset) {
+static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     hlo_value base = n->base >= 0 ? values[n->base] : NULL;
     if (n->base < 0) {
         const tensor_type *t = &g->types[n->first_result];
         base = hlo_constant_int(s->builder, t->dtype, t->rank, t->dims, 0);
     }
-    return view_write(s->builder, base, n->view, values[n->source], offset);
+    return view_write(s->builder, base, n->view, values[n->source], NULL);
 }
 
-static bool lower_graph(lower_state *s, const graph *g, hlo_value *values, bool top) {
+static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values) {
+    const graph_node *n = &g->nodes[i];
+    switch (n->kind) {
+    case NODE_READ: values[n->first_result] = view_read(s->builder, values[n->base], n->view, NULL); return true;
+    case NODE_WRITE: values[n->first_result] = lower_write(s, g, n, values); return true;
+    case NODE_OP: return lower_op(s, g, n, values);
+    case NODE_GRAPH: return lower_sub_graph(s, n, values);
+    }
+    return true;
+}
+
+static bool lower_graph(lower_state *s, const graph *g, hlo_value *values) {
+    uint64_t dynamic_args = s->dynamic_args;
     for (int i = 0; i < g->n_nodes; i++) {
-        const graph_node *n = &g->nodes[i];
-        s->at_top = top;
         if (hlo_status(s->builder)) return true; /* reported by hlo_finish */
-        switch (n->kind) {
-        case NODE_READ: values[n->first_result] = view_read(s->builder, values[n->base], n->view, node_offset(s, i, top)); break;
-        case NODE_WRITE: values[n->first_result] = lower_write(s, g, n, values, node_offset(s, i, top)); break;
-        case NODE_OP:
-            if (!lower_op(s, g, n, values)) return false;
-            break;
-        case NODE_GRAPH:
-            if (!lower_sub_graph(s, n, values)) return false;
-            break;
+        const graph_node *n = &g->nodes[i];
+        if (n->kind == NODE_GRAPH) {
+            s->dynamic_args = s->depth == 0 ? n->dynamic_args : 0;
+            if (s->depth == 0) s->slot_node = i;
         }
+        if (!lower_node(s, g, i, values)) return false;
+        s->dynamic_args = dynamic_args;
+        if (s->depth == 0) s->slot_node = -1;
     }
     return true;
 }
@@ -225,7 +237,7 @@ static status *emit(lower_state *s, const graph *g, const char *name, const int3
         if (donate && donate[i] >= 0) hlo_parameter_donate(b, i, donate[i]);
     }
     s->n_parameters = g->n_inputs;
-    if (!lower_graph(s, g, values, true)) return status_no_memory();
+    if (!lower_graph(s, g, values)) return status_no_memory();
     int n = 0;
     for (int k = 0; k < g->n_outputs; k++)
         if (g->outputs[k] >= 0) outputs[n++] = values[g->outputs[k]];
@@ -234,7 +246,7 @@ static status *emit(lower_state *s, const graph *g, const char *name, const int3
 
 status *graph_lower(const graph *g, const char *name, lower_request *request, const int32_t *donate, strbuf *mlir) {
     if (g->error) return status_new(status_get_code(g->error), "%s", status_message(g->error));
-    lower_state s = {.top = g, .request = request};
+    lower_state s = {.top = g, .request = request, .dynamic_args = request->dynamic_args, .slot_node = -1};
     s.builder = hlo_create();
     if (!s.builder) return status_no_memory();
     hlo_set_precision(s.builder, request->precision);

@@ -261,6 +261,93 @@ static void test_threads(void) {
     storage_destroy(x.storage);
 }
 
+static int64_t launches(void) {
+    exec_counters c;
+    exec_counters_read(&c);
+    return c.launches;
+}
+
+/* state <- state + x * factor, five times a round: one launch a round, no compile after the third although the factor changes. */
+static void test_fused_rounds(void) {
+    core_tensor x = floats(64, 64, 1, 0), state = floats(64, 64, 0, 0);
+    double expected = 0;
+    int64_t compiled = 0, launched = 0;
+    for (int i = 0; i < 8; i++) {
+        if (i == 3) compiled = compiles(), launched = launches();
+        for (int k = 0; k < 5; k++) {
+            double factor = 0.25 * (i + 1) * (k + 1);
+            argument args[2] = {value(&x), python_float(factor)};
+            call_result scaled = new_result(&x.geometry);
+            if (!CHECK_OK(run(&row_scale, 2, args, &scaled, 0))) return;
+            core_tensor t = {scaled.storage, {0}};
+            geometry_copy(&t.geometry, &scaled.geometry);
+            argument sum[2] = {value(&state), value(&t)};
+            call_result r = {.kind = RESULT_WRITE, .target = &state};
+            CHECK_OK(run(&row_add, 2, sum, &r, 0));
+            storage_destroy(scaled.storage);
+            expected += factor;
+        }
+        CHECK_OK(exec_flush());
+    }
+    CHECK_INT(compiles() - compiled, 0);
+    CHECK_INT(launches() - launched, 5);
+    float out[64 * 64];
+    CHECK_OK(storage_read_host(state.storage, &state.geometry, out));
+    for (int i = 0; i < 64 * 64; i += 100) CHECK(out[i] == (float)expected);
+    storage_destroy(x.storage);
+    storage_destroy(state.storage);
+}
+
+/* A loop that nothing cuts: the limit does, at whole rounds. */
+static void test_fused_limit(void) {
+    core_tensor x = floats(4, 4, 1, 0), state = floats(4, 4, 0, 0);
+    int64_t compiled = 0;
+    for (int i = 0; i < 200; i++) {
+        if (i == 120) compiled = compiles();
+        argument args[2] = {value(&state), value(&x)};
+        call_result r = {.kind = RESULT_WRITE, .target = &state};
+        CHECK_OK(run(&row_add, 2, args, &r, 0));
+        argument power[2] = {value(&x), python_float(2)};
+        CHECK_OK(run(&row_power, 2, power, &(call_result){.kind = RESULT_WRITE, .target = &x}, 0));
+        CHECK_OK(run(&row_power, 2, power, &(call_result){.kind = RESULT_WRITE, .target = &x}, 0));
+    }
+    CHECK_INT(compiles() - compiled, 0);
+    float out[16];
+    CHECK_OK(storage_read_host(state.storage, &state.geometry, out));
+    CHECK(out[7] == 200);
+    storage_destroy(x.storage);
+    storage_destroy(state.storage);
+}
+
+/* The values of a call whose program does not compile are lost, and reading them says why; all others are there. */
+static void test_fused_fault(void) {
+    core_tensor x = floats(2, 2, 1, 1);
+    argument args[2] = {value(&x), value(&x)};
+    call_result good = new_result(&x.geometry), bad = new_result(&x.geometry);
+    CHECK_OK(run(&row_add, 2, args, &good, 0));
+    CHECK_FAILS(run(&row_wrong, 2, args, &bad, 0), STATUS_RUNTIME, "always fails");
+    float out[4];
+    CHECK_OK(storage_read_host(good.storage, &good.geometry, out));
+    CHECK(out[3] == 8);
+    storage_destroy(good.storage);
+    storage_destroy(x.storage);
+}
+
+static void test_fused(void) {
+    setenv("TORCH_TPU_FUSED_NODES", "50", 1);
+    exec_set_mode(MODE_FUSED);
+    test_views();
+    test_write_through_view();
+    test_random();
+    test_in_place();
+    test_resize_and_retype();
+    test_fused_rounds();
+    test_fused_limit();
+    test_fused_fault();
+    test_threads();
+    exec_set_mode(MODE_STRICT);
+}
+
 int main(void) {
     const char *plugin = getenv("TORCH_TPU_TEST_PLUGIN");
     if (!plugin) return CHECK_SKIPPED;
@@ -274,6 +361,7 @@ int main(void) {
     test_errors();
     test_no_memory();
     test_threads();
+    test_fused();
     exec_counters c;
     exec_counters_read(&c);
     CHECK_INT(c.storages, 0);
