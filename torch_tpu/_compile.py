@@ -1,0 +1,257 @@
+"""The Dynamo backend "tpu": torch.compile's graphs as programs of this device.
+
+Dynamo's FX graph goes through AOTAutograd (functional ATen, forward and backward split by the min-cut partitioner), becomes
+a graph of the core (`_fx.py`), and is then called without Python. Importing this module imports no compiler: `install` only
+puts hooks into torch.compile.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+log = logging.getLogger(__name__)
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+# ---- the backend ----
+
+
+def tpu_backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Dynamo backend: compiles an FX graph for tensors of device "tpu".
+
+    mode: any of torch.compile's (there is one way to compile, so they do the same). options: "xla_..." flags, or none.
+    """
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"torch.compile: no mode is called {mode!r}; modes are {', '.join(_MODES)}")
+    check_options(options)
+    return _aot_backend()(gm, example_inputs)
+
+
+def check_options(options: dict[str, Any] | None) -> None:
+    """Raises for an option that the backend does not have, naming those that are near."""
+    from torch_tpu.tpu import compiler
+
+    known = list(compiler.OPTIONS)
+    for name in options or {}:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name, known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"options are: {', '.join(known) or 'none'}"
+        raise ValueError(f"torch.compile: backend 'tpu' has no option {name!r}; {hint}")
+
+
+@functools.cache
+def _aot_backend() -> Any:
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(
+        fw_compiler=compile_graph,
+        bw_compiler=compile_graph,
+        inference_compiler=compile_graph,
+        decompositions=_decompositions_for_tracing,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def _decompositions_for_tracing() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
+    """What AOTAutograd replaces while it traces, so that the partitioner sees the parts: core ATen's table where there is no
+    lowering of the whole. The rest is decomposed when the graph is recorded."""
+    from torch._decomp import core_aten_decompositions
+
+    from torch_tpu import _C
+    from torch_tpu._recorder import row_name
+
+    table = core_aten_decompositions()
+    return {op: f for op, f in table.items() if isinstance(op, torch._ops.OpOverload) and not _C.has_row(row_name(op))}
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+    """A function of one list of arguments (which it empties) that runs an ATen graph as one program."""
+    if any(isinstance(x, torch.SymInt) or _has_symbols(x) for x in example_inputs):
+        return _ShapePrograms(gm)
+    return _compile_static(gm, example_inputs)
+
+
+def _has_symbols(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*x.size(), *x.stride()))
+
+
+def _compile_static(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+    from torch_tpu import _C, _fx
+    from torch_tpu._recorder import NoDecomposition
+
+    try:
+        program = _fx.convert(gm, example_inputs)
+    except NoDecomposition as e:
+        warnings.warn(
+            f"torch.compile: this graph runs operator by operator on device tpu, because {e}", UserWarning, stacklevel=2
+        )
+        return _run_nodes(gm)
+    compiled = _C.graph_operator(program.graph, program.inputs, program.constants, program.results, program.outputs)
+    if program.devices or program.values:
+        return _with_host_outputs(compiled, program.devices, program.values)
+    return compiled
+
+
+def _boxed(f: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+    f._boxed_call = True  # type: ignore[attr-defined]
+    return f
+
+
+def _run_nodes(gm: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
+    @_boxed
+    def run(args: list[Any]) -> list[Any]:
+        taken = list(args)
+        args.clear()
+        return torch.fx.Interpreter(gm).run(*taken)
+
+    return run
+
+
+def _with_host_outputs(
+    compiled: Callable[[list[Any]], list[Any]], devices: dict[int, torch.device], values: dict[int, Any]
+) -> Callable[[list[Any]], list[Any]]:
+    """Outputs that the traced function has on another device, or that are Python values."""
+
+    @_boxed
+    def run(args: list[Any]) -> list[Any]:
+        outputs = compiled(args)
+        for position, device in devices.items():
+            outputs[position] = outputs[position].to(device)
+        for position, value in values.items():
+            outputs[position] = value
+        return outputs
+
+    return run
+
+
+class _ShapePrograms:
+    """An FX graph with symbolic sizes: a program for each set of sizes that it is called with."""
+
+    _boxed_call = True
+
+    def __init__(self, gm: torch.fx.GraphModule):
+        self.gm = gm
+        self.programs: dict[tuple[Any, ...], Callable[[list[Any]], list[Any]]] = {}
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        key = tuple((x.size(), x.stride()) if isinstance(x, torch.Tensor) else x for x in args)
+        program = self.programs.get(key)
+        if program is None:
+            log.debug("compiling %s for sizes %s", self.gm.__class__.__name__, key)
+            program = self.programs[key] = _compile_static(self.gm, args)
+        return program(args)
+
+
+# ---- being torch.compile's default for this device ----
+
+
+def install() -> None:
+    """Makes "tpu" what torch.compile uses for graphs with tensors of this device, where the caller names no backend.
+
+    Inductor stays the default for the rest. Idempotent; imports nothing.
+    """
+    wrapper = torch._TorchCompileInductorWrapper
+    if getattr(wrapper, "_torch_tpu", False):
+        return
+    wrapper._torch_tpu = True
+    _send_device_graphs_here(wrapper)
+    _accept_own_options(wrapper)
+    torch.compile = _prepared(torch.compile)
+
+
+def _send_device_graphs_here(wrapper: Any) -> None:
+    inductor = wrapper.__call__
+
+    @functools.wraps(inductor)
+    def call(self: Any, model_: Any, inputs_: Any, **kwargs: Any) -> Any:
+        if uses_device(model_, inputs_):
+            return tpu_backend(model_, inputs_, options=getattr(self, "_tpu_options", None))
+        return inductor(self, model_, inputs_, **kwargs)
+
+    wrapper.__call__ = call
+
+
+def _accept_own_options(wrapper: Any) -> None:
+    """Options of ours go past Inductor, which refuses what it does not know."""
+    apply = wrapper.apply_options
+
+    @functools.wraps(apply)
+    def apply_options(self: Any, options: dict[str, Any] | None) -> None:
+        from torch_tpu.tpu import compiler
+
+        own = {k: v for k, v in (options or {}).items() if k in compiler.OPTIONS}
+        if own:
+            self._tpu_options = {**getattr(self, "_tpu_options", {}), **own}
+        rest = {k: v for k, v in (options or {}).items() if k not in own}
+        apply(self, rest)
+
+    wrapper.apply_options = apply_options
+
+
+def uses_device(gm: Any, example_inputs: Sequence[Any]) -> bool:
+    """Whether a Dynamo graph has tensors of this device: among its inputs, its attributes, or made inside it."""
+    if any(isinstance(x, torch.Tensor) and x.device.type == "tpu" for x in example_inputs):
+        return True
+    if not isinstance(gm, torch.fx.GraphModule):
+        return False
+    if any(t.device.type == "tpu" for t in (*gm.parameters(), *gm.buffers())):
+        return True
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value", node.meta.get("val"))
+        if isinstance(value, torch.Tensor) and value.device.type == "tpu":
+            return True
+    return False
+
+
+def _prepared(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile that makes the device known to Dynamo first and never guesses dynamic sizes for it."""
+
+    @functools.wraps(compile_)
+    def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A001
+        if model is None:
+            return lambda f: torch.compile(f, *args, **kwargs)
+        prepare_dynamo()
+        if kwargs.get("dynamic") is None and _is_for_device(model, kwargs.get("backend")):
+            kwargs["dynamic"] = False
+        return compile_(model, *args, **kwargs)
+
+    return compile
+
+
+def _is_for_device(model: Any, backend: Any) -> bool:
+    if backend is not None and backend != "inductor":
+        return backend == "tpu" or backend is tpu_backend
+    module = getattr(model, "__self__", model)
+    if not isinstance(module, torch.nn.Module):
+        return False
+    return any(t.device.type == "tpu" for t in (*module.parameters(), *module.buffers()))
+
+
+@functools.cache
+def prepare_dynamo() -> None:
+    """Registers the backend and the device interface, over those that PyTorch has for a device of this name."""
+    from torch._dynamo import device_interface
+    from torch._dynamo.backends import registry
+
+    from torch_tpu._dynamo_device import DeviceInterface
+
+    if "tpu" not in registry._COMPILER_FNS:
+        registry.register_backend(tpu_backend, name="tpu")
+    device_interface.get_interface_for_device("cpu")  # fills the table, which would later write over ours
+    device_interface.register_interface_for_device("tpu", DeviceInterface)
