@@ -1,0 +1,169 @@
+"""Wrong input gives PyTorch's exception, and leaves the process and every tensor usable."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import DEVICE, ON_CPU, child, same, up
+
+ERRORS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
+
+
+def operands():
+    return dict(
+        v=torch.ones(3), w=torch.ones(4), m=torch.ones(2, 3), i=torch.tensor([0]), image=torch.ones(1, 3, 4, 4), kernel=torch.ones(2, 2, 3, 3), b=torch.tensor([True]), z=torch.ones(2) * 1j
+    )
+
+
+WRONG = dict(
+    add=lambda o: o["v"] + o["w"],
+    matmul=lambda o: o["m"] @ o["m"],
+    vector_product=lambda o: o["v"] @ o["w"],
+    matrix_vector=lambda o: torch.mv(o["m"], o["w"]),
+    cat=lambda o: torch.cat([o["m"], o["v"]]),
+    stack=lambda o: torch.stack([o["v"], o["v"][:2]]),
+    view=lambda o: o["v"].view(2, 2),
+    view_strided=lambda o: o["m"].t().view(6),
+    linear=lambda o: F.linear(o["m"], torch.ones(5, 4, device=o["m"].device)),
+    bmm=lambda o: torch.bmm(o["m"][None], o["m"][None]),
+    conv=lambda o: F.conv2d(o["image"], o["kernel"]),
+    kernel_too_large=lambda o: F.conv2d(o["image"], torch.ones(1, 3, 7, 7, device=o["m"].device)),
+    pool=lambda o: F.max_pool2d(o["image"], 9),
+    copy=lambda o: o["v"].copy_(torch.ones(5)),
+    dimension=lambda o: o["m"].sum(5),
+    transpose=lambda o: o["m"].transpose(0, 3),
+    select=lambda o: o["m"].select(0, 9),
+    item_index=lambda o: o["m"][5],
+    index_dimension=lambda o: o["m"].index_select(2, o["i"]),
+    index_dtype=lambda o: o["m"].index_select(0, o["v"]),
+    index_mask=lambda o: o["m"][torch.ones(5, dtype=torch.bool, device=o["m"].device)],
+    gather=lambda o: o["m"].gather(0, o["i"]),
+    too_many_indices=lambda o: o["v"][0, 0],
+    bit_operation=lambda o: o["b"] ^ 1.5,
+    float_bits=lambda o: o["v"] & o["v"],
+    layer_norm=lambda o: F.layer_norm(o["m"], (4,)),
+    batch_norm=lambda o: F.batch_norm(o["m"], torch.ones(5, device=o["m"].device), torch.ones(5, device=o["m"].device)),
+    group_norm=lambda o: F.group_norm(o["image"], 2),
+    expand=lambda o: o["m"].expand(5, 3),
+    reshape=lambda o: o["m"].reshape(4, -1),
+    squeeze_to_number=lambda o: o["m"].item(),
+    dtype_mix=lambda o: o["m"] @ o["m"].t().double(),
+    integer_mean=lambda o: o["i"].mean(),
+    complex_order=lambda o: o["z"] < o["z"],
+    complex_to_real_store=lambda o: o["v"].to(torch.int64).copy_(o["v"]).mul_(0.5),
+    cross_entropy=lambda o: F.cross_entropy(o["m"], torch.zeros(3, dtype=torch.long, device=o["m"].device)),
+    embedding=lambda o: F.embedding(o["v"], o["m"]),
+    topk=lambda o: o["v"].topk(9),
+    out_dtype=lambda o: torch.add(o["v"], o["v"], out=torch.empty(3, dtype=torch.long, device=o["v"].device)),
+    split=lambda o: o["v"].split([1, 1]),
+    roll=lambda o: o["v"].roll(1, 4),
+    einsum=lambda o: torch.einsum("ij,jk->ik", o["m"], o["m"]),
+    normal=lambda o: torch.normal(0.0, -1.0, (2,), device=o["v"].device),
+    dropout=lambda o: F.dropout(o["v"], 1.5),
+    multinomial=lambda o: torch.multinomial(o["v"], 5),
+    requires_grad_of_integers=lambda o: o["i"].requires_grad_(),
+    backward_of_matrix=lambda o: (o["m"].requires_grad_() * 2).backward(),
+    negative_size=lambda o: torch.ones(-1, device=o["v"].device),
+    arange=lambda o: torch.arange(3, 0, 1, device=o["v"].device),
+    attention=lambda o: F.scaled_dot_product_attention(o["image"], o["image"][..., :2], o["image"]),
+)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_same_exception_as_the_cpu(name):
+    host, device = operands(), up(operands())
+    with pytest.raises(ERRORS) as want:
+        WRONG[name](host)
+    with pytest.raises(ERRORS) as got:
+        WRONG[name](device)
+        torch.accelerator.synchronize()
+    assert issubclass(got.type, want.type) or issubclass(want.type, got.type), f"{got.type.__name__} for {want.type.__name__}: {got.value}"
+    assert str(got.value).strip() and "Traceback" not in str(got.value)
+    for key, value in operands().items():
+        same(device[key].detach(), value, f"{key} after {name}")
+    same(device["v"] + device["v"], host["v"].detach() * 2)
+
+
+@pytest.mark.skipif(ON_CPU, reason="two devices")
+def test_device_mixes():
+    x, y = torch.ones(2, 3), torch.ones(2, 3, device=DEVICE)
+    for function in (
+        lambda: x + y, lambda: y * x, lambda: x @ y.t(), lambda: torch.cat([x, y]), lambda: torch.where(y > 0, x, y), lambda: y.add_(x), lambda: F.linear(y, x), lambda: torch.stack([y, x]),
+        lambda: torch.add(y, y, out=torch.empty(2, 3)), lambda: y.scatter_(0, torch.zeros(1, 3, dtype=torch.long), y), lambda: torch.mm(x, y.t()), lambda: F.embedding(torch.tensor([0]), y),
+        lambda: torch.nn.Linear(3, 2)(y), lambda: F.mse_loss(y, x),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="(?i)device|cpu"):
+            function()
+    y[torch.tensor([0])]
+    y[torch.tensor([True, False])]
+    same(y.copy_(x), x)
+
+
+def run(code, **environment):
+    done = child(code, **environment)
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+TRY = """
+import torch
+try:
+    torch.ones(2, device="tpu")
+    print("made")
+except Exception as error:
+    print(type(error).__name__, error)
+print(torch.ones(2).sum().item())
+try:
+    torch.ones(2, device="tpu")
+except Exception as error:
+    print("again", type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(ON_CPU, reason="plugins of the device")
+def test_missing_plugin():
+    out = run(TRY, TORCH_TPU_PJRT_PLUGIN="/nowhere/plugin.so")
+    assert "RuntimeError" in out and "/nowhere/plugin.so" in out and "2.0" in out and "again RuntimeError" in out
+
+
+@pytest.mark.skipif(ON_CPU, reason="plugins of the device")
+def test_plugin_that_is_none(tmp_path):
+    text = tmp_path / "plugin.so"
+    text.write_text("not a library")
+    out = run(TRY, TORCH_TPU_PJRT_PLUGIN=str(text))
+    assert "RuntimeError" in out and "plugin.so" in out and "2.0" in out
+    import _ctypes
+
+    out = run(TRY, TORCH_TPU_PJRT_PLUGIN=_ctypes.__file__)
+    assert "RuntimeError" in out and "GetPjrtApi" in out and "2.0" in out
+
+
+@pytest.mark.skipif(ON_CPU, reason="plugins of the device")
+def test_tpu_required():
+    out = run(TRY, TORCH_TPU_REQUIRE_TPU="1", TORCH_TPU_PJRT_PLUGIN="", TPU_LIBRARY_PATH="")
+    assert "RuntimeError" in out and "TPU" in out and "2.0" in out
+
+
+@pytest.mark.skipif(ON_CPU, reason="memory of the device")
+def test_impossible_allocation():
+    with pytest.raises(RuntimeError):
+        torch.zeros(1 << 50, device=DEVICE).sum().item()
+    same(torch.ones(2, device=DEVICE) + 1, torch.full((2,), 2.0))
+
+
+@pytest.mark.skipif(ON_CPU, reason="operators of the device")
+def test_unsupported_operators_say_which():
+    x = torch.ones(2, 2, device=DEVICE)
+    library = torch.library.Library("suite", "DEF")
+    library.define("nothing(Tensor x) -> Tensor")
+    with pytest.raises(NotImplementedError, match="suite::nothing"):
+        torch.ops.suite.nothing(x)
+    same(x + 1, torch.full((2, 2), 2.0))
+
+
+def test_error_in_the_middle_of_a_graph():
+    x = torch.ones(3, device=DEVICE, requires_grad=True)
+    y = (x * 2).exp()
+    with pytest.raises(RuntimeError):
+        y @ torch.ones(4, device=DEVICE)
+    y.sum().backward()
+    same(x.grad, 2 * torch.full((3,), 2.0).exp())

@@ -1,0 +1,98 @@
+"""Nothing recompiles in a steady state: numbers, positions, seeds and masks are inputs of a program, not part of it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import DEVICE, ON_CPU, same
+from torch import nn
+
+pytestmark = pytest.mark.skipif(ON_CPU, reason="programs of the device")
+
+
+def compiles(function, values, warm):
+    """How many programs are compiled by function(v) for each of `values` after it ran for `warm`."""
+    for v in warm:
+        function(v)
+    before = torch.tpu.execution_stats()["compiles"]
+    for v in values:
+        function(v)
+    torch.tpu.synchronize()
+    return torch.tpu.execution_stats()["compiles"] - before
+
+
+NUMBERS = dict(
+    mul=lambda x, v: x * v, add=lambda x, v: torch.add(x, x, alpha=v), addcdiv=lambda x, v: torch.addcdiv(x, x, x, value=v), clamp=lambda x, v: x.clamp(max=v), pow=lambda x, v: x**v,
+    full=lambda x, v: torch.full((16,), v, device=DEVICE), lerp=lambda x, v: torch.lerp(x, x + 1, v), compare=lambda x, v: x > v, fill=lambda x, v: x.clone().fill_(v),
+    dropout=lambda x, v: F.dropout(x, v % 1), leaky=lambda x, v: F.leaky_relu(x, v), where=lambda x, v: torch.where(x > 0.5, x, v), masked=lambda x, v: x.masked_fill(x > 0.5, v),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers(name):
+    x = torch.rand(16, device=DEVICE)
+    assert compiles(lambda v: NUMBERS[name](x, v), [0.3 + 0.01 * i for i in range(12)], [0.5, 0.5, 0.25, 0.75]) == 0
+    same(x * 0.123, x.cpu() * 0.123)
+
+
+def test_positions():
+    x, cache = torch.rand(16, 4, device=DEVICE), torch.zeros(1, 2, 16, 4, device=DEVICE)
+    assert compiles(lambda i: x[i] + 1, range(4, 16), range(4)) == 0
+
+    def write(i):
+        cache[:, :, i] = x[i]
+        cache.index_copy_(2, torch.tensor([i], device=DEVICE), torch.ones(1, 2, 1, 4, device=DEVICE))
+        cache[:, :, i] += float(i)
+
+    assert compiles(write, range(5, 16), range(5)) == 0
+    want = torch.zeros(1, 2, 16, 4)
+    for i in range(16):
+        want[:, :, i] = 1.0 + i
+    same(cache, want)
+    assert compiles(lambda i: [c * 2 for c in x.split(4)], range(3), range(3)) == 0
+
+
+def test_masks_and_indices():
+    x = torch.rand(16, device=DEVICE)
+    masks = [torch.arange(16, device=DEVICE) < k for k in range(16)]
+    assert compiles(lambda i: x.__setitem__(masks[i], float(i)), range(4, 16), range(4)) == 0
+
+
+def test_seeds():
+    assert compiles(lambda i: torch.manual_seed(i) and torch.rand(9, device=DEVICE), range(5, 12), range(4)) == 0
+    assert compiles(lambda i: torch.randn(9, device=DEVICE), range(8), range(3)) == 0
+
+
+def test_training_with_a_schedule():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Dropout(0.1), nn.Linear(8, 2)).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
+
+    def step(i):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.rand(5, 6, device=DEVICE)), torch.zeros(5, dtype=torch.long, device=DEVICE)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+
+    assert compiles(step, range(8), range(5)) == 0
+
+
+def test_equal_calls_hit():
+    x = torch.rand(3, 5, device=DEVICE)
+    assert compiles(lambda _: x.t().exp() @ x, range(5), [0]) == 0
+    assert compiles(lambda _: torch.rand(3, 5, device=DEVICE).t().exp() @ x, range(5), [0]) == 0
+
+
+def test_different_programs_do_not_share():
+    x = torch.arange(12.0, device=DEVICE)
+    h = torch.arange(12.0)
+    for shape in ((3, 4), (4, 3), (2, 6)):
+        for dim in (0, 1):
+            same(x.view(shape).sum(dim), h.view(shape).sum(dim))
+            same(x.view(shape).flip(dim), h.view(shape).flip(dim))
+            same(x.view(shape).t().cumsum(dim), h.view(shape).t().cumsum(dim))
+    same(x * x, h * h)
+    same(x * (x + 0), h * h)
+    same(x[1:7] + x[1:7], h[1:7] * 2)
+    same(x[1:7] + x[2:8], h[1:7] + h[2:8])
