@@ -83,7 +83,7 @@ status *runtime_synchronize(int device);
 status *runtime_choose_plugin(strbuf *path); /* which plugin would be loaded, by the rules of docs/environment.md */
 void runtime_set_plugin_candidates(const char *cpu_plugin, const char *libtpu); /* what Python found installed; may be NULL */
 
-typedef struct exec_counters { int64_t calls, cache_requests, cache_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counters;
+typedef struct exec_counters { int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counters;
 void exec_counters_read(exec_counters *out);
 void exec_reset_peak(void); /* bytes_peak becomes bytes_live */
 void exec_cache_clear(void);

@@ -177,10 +177,14 @@ status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls
 /* ---- random words ---- */
 uint64_t random_word(uint64_t seed, uint64_t offset); /* the state of the operator at this offset of a generator's stream */
 
+/* ---- programs on disk ---- */
+bool disk_find(const char *mlir, size_t size, const strbuf *options, strbuf *out); /* the serialised executable */
+void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_executable *executable);
+
 /* ---- runtime ---- */
 extern _Atomic int exec_mode_now, exec_precision_now;
 extern host_services exec_host;
-typedef struct exec_counts { _Atomic int64_t calls, cache_requests, cache_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counts;
+typedef struct exec_counts { _Atomic int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counts;
 extern exec_counts counts;
 #define COUNT(field, n) atomic_fetch_add_explicit(&counts.field, (n), memory_order_relaxed)
 status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out);

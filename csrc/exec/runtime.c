@@ -202,6 +202,34 @@ static int parse_flags(char *text, const char **names, const char **values, int 
     return n;
 }
 
+static status *find_or_compile(pjrt_client *client, const char *mlir, size_t size, const pjrt_compile_options *options,
+                               pjrt_executable **out) {
+    strbuf serialized_options, stored;
+    strbuf_init(&serialized_options);
+    strbuf_init(&stored);
+    pjrt_compile_options_serialize(options, &serialized_options);
+    status *s = NULL;
+    bool found = disk_find(mlir, size, &serialized_options, &stored);
+    if (found) {
+        s = pjrt_executable_deserialize(client, stored.data, stored.size, out);
+        if (s) found = false; /* the plugin does not take it: compile, and write it again */
+        status_free(s);
+        s = NULL;
+    }
+    if (found) {
+        COUNT(disk_hits, 1);
+    } else {
+        int64_t start = now_ns();
+        s = pjrt_compile(client, mlir, size, options, out);
+        COUNT(compiles, 1);
+        COUNT(compile_ns, now_ns() - start);
+        if (!s) disk_store(mlir, size, &serialized_options, *out);
+    }
+    strbuf_free(&serialized_options);
+    strbuf_free(&stored);
+    return s;
+}
+
 status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out) {
     pjrt_client *client;
     STATUS_TRY(runtime_client(&client));
@@ -218,10 +246,7 @@ status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_ex
     char *text = user ? mem_strdup(user) : NULL;
     if (text) n = parse_flags(text, names, values, n);
     pjrt_compile_options options = {.n_flags = n, .flag_names = names, .flag_values = values};
-    int64_t start = now_ns();
-    status *s = pjrt_compile(client, mlir, size, &options, out);
-    COUNT(compiles, 1);
-    COUNT(compile_ns, now_ns() - start);
+    status *s = find_or_compile(client, mlir, size, &options, out);
     mem_free(text);
     return status_prefix(s, "%s: compiling failed", name);
 }
@@ -258,7 +283,7 @@ status *runtime_synchronize(int device) {
 
 void exec_counters_read(exec_counters *out) {
 #define READ(field) out->field = atomic_load_explicit(&counts.field, memory_order_relaxed);
-    READ(calls) READ(cache_requests) READ(cache_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed)
+    READ(calls) READ(cache_requests) READ(cache_hits) READ(disk_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed)
     READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
 #undef READ
 }
