@@ -12,7 +12,7 @@ OUT ?= out
 
 NATIVE := CMakeLists.txt $(shell find csrc tests/native -type f 2>/dev/null)
 CPU_PLUGIN = $(shell $(PY) -c "import importlib.util as u, pathlib as p; print(p.Path(u.find_spec('lammps_jax_pjrt_cpu').origin).parent / 'pjrt_c_api_cpu_plugin.so')")
-PYTEST := $(PY) -m pytest -q -n $(WORKERS)
+PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadgroup
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 ifneq ($(shell command -v ccache),)
