@@ -1,0 +1,1 @@
+"""Names that existing programs import from here."""
