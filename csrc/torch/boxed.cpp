@@ -8,15 +8,11 @@
 #include <memory>
 
 #include "torch/exclusions.h"
-#include "torch/generator.h"
 #include "torch/runtime.h"
 
 namespace torch_tpu {
 
 namespace {
-
-// Numbers that one random call may take of its generator's sequence.
-constexpr uint64_t kRandomUses = 4;
 
 class WithoutGil {
   public:
@@ -53,14 +49,32 @@ status *host_decompose(call *c, graph **out) {
     }
 }
 
+status *host_random(call *c, int uses) {
+    auto *frame = static_cast<Frame *>(c->host);
+    try {
+        if (!frame) { // a compiled graph: no generator argument
+            generator_next(std::nullopt, c->device, 4 * static_cast<uint64_t>(uses), &c->seed, &c->offset);
+            return nullptr;
+        }
+        GeneratorState state = next_state(frame->plan, frame->values, c->device, uses);
+        c->seed = state.seed;
+        c->offset = state.offset;
+        return nullptr;
+    } catch (...) {
+        if (frame) frame->error = std::current_exception();
+        return status_from_exception();
+    }
+}
+
 void host_warn(const char *message) { TORCH_WARN(message); }
 
-const host_services kHost = {host_infer, host_decompose, host_warn};
+const host_services kHost = {host_infer, host_decompose, host_warn, host_random};
 
 // True: done. False: this call cannot be a program, for the reason given.
-bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, GeneratorState state, std::string *reason) {
+bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, std::string *reason) {
     for (bool again = false;; again = true) {
-        Frame frame(plan, torch::jit::last(*stack, plan.stack_size).data(), state);
+        Frame frame(plan, torch::jit::last(*stack, plan.stack_size).data());
+        if (plan.random) check(host_random(&frame.c, 1));
         status *failed;
         {
             WithoutGil released;
@@ -97,15 +111,6 @@ bool compose(const OperatorPlan &plan, torch::jit::Stack *stack) {
     // A backend that registers nothing reaches the composition.
     plan.called.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse2), stack);
     return true;
-}
-
-GeneratorState generator_state(const OperatorPlan &plan, const torch::jit::Stack &stack) {
-    GeneratorState state;
-    auto values = torch::jit::last(stack, plan.stack_size);
-    std::optional<at::Generator> generator;
-    if (plan.generator >= 0 && values[plan.generator].isGenerator()) generator = values[plan.generator].toGenerator();
-    generator_next(generator, device_of_call(plan, values.data()).index(), kRandomUses, &state.seed, &state.offset);
-    return state;
 }
 
 class BoxedOperator final : public c10::OperatorKernel {
@@ -201,16 +206,14 @@ const char *exclusion_reason(const c10::OperatorHandle &op) {
 void run_operator(const OperatorPlan &plan, torch::jit::Stack *stack) {
     check_not_forked();
     if (plan.prepare && plan.prepare(plan, stack)) return;
-    GeneratorState state;
-    if (plan.random) state = generator_state(plan, *stack);
     Way way = plan.way.load(std::memory_order_relaxed);
     std::string reason = plan.dynamic_shape ? "the shape of its result depends on values" : "it has no lowering";
     if (way == Way::Native || way == Way::Decomposed) {
-        if (launch(plan, stack, state, &reason)) return;
+        if (launch(plan, stack, &reason)) return;
         way = Way::Composite;
     }
     if (way == Way::Composite && compose(plan, stack)) return;
-    run_on_cpu(plan, stack, state, reason);
+    run_on_cpu(plan, stack, reason);
 }
 
 }  // namespace torch_tpu

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "torch/generator.h"
 #include "torch/runtime.h"
 
 namespace torch_tpu {
@@ -61,12 +62,19 @@ at::Device device_of_call(const OperatorPlan &plan, const c10::IValue *values) {
     return {kDevice, asked && asked->has_index() ? asked->index() : current_device()};
 }
 
-Frame::Frame(const OperatorPlan &p, const c10::IValue *v, GeneratorState state)
+GeneratorState next_state(const OperatorPlan &plan, const c10::IValue *values, int device, int uses) {
+    constexpr uint64_t step = 4; // Philox makes four words of each
+    std::optional<at::Generator> generator;
+    if (plan.generator >= 0 && values[plan.generator].isGenerator()) generator = values[plan.generator].toGenerator();
+    GeneratorState state;
+    generator_next(generator, device, step * static_cast<uint64_t>(uses), &state.seed, &state.offset);
+    return state;
+}
+
+Frame::Frame(const OperatorPlan &p, const c10::IValue *v)
     : plan(p), values(v), device_(device_of_call(p, v)) {
     c.op = plan.core;
     c.device = device_.index();
-    c.seed = state.seed;
-    c.offset = state.offset;
     c.host = this;
     c.n_args = static_cast<int>(plan.args.size());
     c.args = memory_.array<argument>(plan.args.size());

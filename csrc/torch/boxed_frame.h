@@ -35,11 +35,13 @@ class CallMemory {
 struct GeneratorState {
     uint64_t seed = 0, offset = 0;
 };
+// The next `uses` states of the call's generator: its argument, or the device's default one.
+GeneratorState next_state(const OperatorPlan &plan, const c10::IValue *values, int device, int uses);
 
 class Frame {
   public:
     // values: the called operator's arguments, which outlive the frame.
-    Frame(const OperatorPlan &plan, const c10::IValue *values, GeneratorState state);
+    Frame(const OperatorPlan &plan, const c10::IValue *values);
 
     // The host services, for the core's call to this frame.
     void infer();

@@ -66,10 +66,10 @@ graph *Frame::decompose() {
             if (!g) throw py::error_already_set();
             return g;
         } catch (py::error_already_set &e) {
-            if (e.matches(module.attr("NoDecomposition"))) {
-                unsupported = true;
-                reason = py::str(e.value()).cast<std::string>();
-            }
+            // The meta kernel took these arguments, so whatever fails now is the decomposition, not the caller.
+            unsupported = e.matches(PyExc_Exception);
+            const char *what = e.matches(module.attr("NoDecomposition")) ? "" : "its decomposition failed: ";
+            reason = what + py::str(e.value()).cast<std::string>();
             throw;
         }
     } catch (py::error_already_set &e) {

@@ -53,11 +53,14 @@ class HostCopies {
     std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
 };
 
-c10::IValue to_host(HostCopies &copies, const c10::IValue &value, GeneratorState state) {
+c10::IValue to_host(HostCopies &copies, const c10::IValue &value) {
     if (value.isDevice()) return value.toDevice().type() == kDevice ? at::Device(at::kCPU) : value.toDevice();
-    if (value.isGenerator() && value.toGenerator().device().type() == kDevice)
-        return at::make_generator<at::CPUGeneratorImpl>(state.seed ^ (state.offset * 0x9E3779B97F4A7C15ull));
     return map_tensors(value, [&](const at::Tensor &t) { return copies.of(t); });
+}
+
+// A CPU generator that depends on nothing but the state of this device's.
+at::Generator host_generator(GeneratorState state) {
+    return at::make_generator<at::CPUGeneratorImpl>(state.seed ^ (state.offset * 0x9E3779B97F4A7C15ull));
 }
 
 void write_back(const c10::IValue &target, const c10::IValue &host) {
@@ -79,7 +82,7 @@ std::map<std::string, int64_t> cpu_fallbacks() {
     return counts;
 }
 
-void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, GeneratorState state, const std::string &reason) {
+void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::string &reason) {
     const std::string name = qualified_name(plan.called.operator_name());
     TORCH_CHECK_NOT_IMPLEMENTED(plan.called.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "operator ", name,
                                 " is not available on device tpu: ", reason, ", and PyTorch has no CPU kernel for it");
@@ -87,11 +90,13 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, GeneratorSta
                                 ". PyTorch's CPU kernel could run it, which TORCH_TPU_CPU_FALLBACK=0 forbids; unset it, or move "
                                 "the operands with .cpu()");
     count(name, reason);
+    operator_count_cpu_fallback(plan.core);
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     std::vector<c10::IValue> arguments(torch::jit::last(*stack, plan.stack_size).vec()), host;
     at::Device device = device_of_call(plan, arguments.data());
     HostCopies copies;
-    for (const c10::IValue &argument : arguments) host.push_back(to_host(copies, argument, state));
+    for (const c10::IValue &argument : arguments) host.push_back(to_host(copies, argument));
+    if (plan.generator >= 0) host[plan.generator] = host_generator(next_state(plan, arguments.data(), device.index(), 1));
     torch::jit::Stack returned = host;
     plan.called.callBoxed(&returned);
     const auto &schema = plan.called.schema();

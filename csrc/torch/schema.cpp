@@ -239,7 +239,7 @@ std::unique_ptr<OperatorPlan> make_plan(const c10::OperatorHandle &op) {
     plan_results(*plan);
     plan_hidden_writes(*plan);
     plan->dynamic_shape = op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
-    plan->random = (plan->row && (plan->row->flags & OP_RANDOM)) || op.hasTag(at::Tag::nondeterministic_seeded);
+    plan->random = plan->row && (plan->row->flags & OP_RANDOM);
     plan->composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
     plan->prepare = special_for(*plan);
     plan->way = first_way(*plan);

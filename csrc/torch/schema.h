@@ -60,7 +60,7 @@ struct OperatorPlan {
     int stack_size = 0;
     int generator = -1;             // the argument that is a Generator
     int device = -1;                // the argument that is a Device
-    bool random = false;
+    bool random = false;            // a row that uses random bits
     bool dynamic_shape = false;     // its results' shapes depend on values: no static program computes it
     bool writes = false;
     PrepareFunction prepare = nullptr;
