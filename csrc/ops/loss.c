@@ -184,7 +184,7 @@ static void lower_nll_loss(lowering *l) {
     hlo_value total = sum_all(b, t.weight);
     if (reduction == REDUCTION_NONE) {
         set_reshaped(l, 0, loss);
-        result_set(l, 1, hlo_like(b, total, 0));
+        result_set(l, 1, x->rank == 1 ? total : hlo_like(b, total, 0)); /* unused: what the CPU leaves there */
         return;
     }
     loss = sum_all(b, loss);
