@@ -13,11 +13,11 @@ def compiles(function, values, warm):
     """How many programs are compiled by function(v) for each of `values` after it ran for `warm`."""
     for v in warm:
         function(v)
-    before = torch.tpu.execution_stats()["compiles"]
+    before = torch.tpu.diagnostics()["compiles"]
     for v in values:
         function(v)
     torch.tpu.synchronize()
-    return torch.tpu.execution_stats()["compiles"] - before
+    return torch.tpu.diagnostics()["compiles"] - before
 
 
 NUMBERS = dict(
