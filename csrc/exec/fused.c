@@ -537,7 +537,7 @@ static void reset(void) {
 }
 
 static status *flush_now(void) {
-    fused_program *p;
+    fused_program *p = NULL;
     status *s = find_program(&p);
     if (!s) s = launch_program(p);
     if (!s) return NULL;
