@@ -196,8 +196,8 @@ static void cut_axis(view_step *s, int i, axis *a, rows_kind rows, int64_t size)
         s->step[i] = a->moving[0].stride;
         a->moving[0].stride = 1;
     }
-    /* A whole axis starts at 0 whatever the offset. */
-    if (s->dims[i] < s->operand_dims[i]) {
+    /* A whole axis starts at 0, and a window at the end where it must, whatever the offset. */
+    if (s->dims[i] < s->operand_dims[i] && rows != ROWS_WINDOW_AT_END) {
         s->divisor[i] = a->divisor;
         s->modulus[i] = a->modulus;
     }
@@ -228,7 +228,9 @@ static void cut_axes(planner *p, const rows_kind *rows) {
     view_step *s = whole ? NULL : add_slice(p, counts);
     if (s)
         for (int i = 0; i < p->n_axes; i++) cut_axis(s, i, &p->axes[i], rows[i], padded[i]);
-    if (pads) add_step(p, VIEW_STEP_PAD, p->rank, padded);
+    if (!pads) return;
+    for (int i = 0; i < p->n_axes; i++) p->axes[i].size = padded[i];
+    add_step(p, VIEW_STEP_PAD, p->rank, padded);
 }
 
 /* Axis i becomes rows (the outermost moving dimension) and columns (the others). */
