@@ -73,7 +73,7 @@ static void set_empty(lowering *l) {
 static void complex_to_complex(lowering *l, int64_t mode, bool forward) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = hlo_convert(b, arg_tensor(l, 0), result_dtype(l, 0));
-    dim_list d;
+    dim_list d = {0};
     if (!x || !read_dims(l, 1, x->rank, &d)) return;
     if (hlo_element_count(x) == 0) set_empty(l);
     else result_set(l, 0, scale(b, complex_transform(b, x, forward, d.n, d.dims), mode, count_of(x, &d), !forward));
@@ -82,7 +82,7 @@ static void complex_to_complex(lowering *l, int64_t mode, bool forward) {
 static void real_to_complex(lowering *l, int64_t mode, bool onesided) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = hlo_convert(b, arg_tensor(l, 0), dtype_real(result_dtype(l, 0)));
-    dim_list d;
+    dim_list d = {0};
     if (!x || !read_dims(l, 1, x->rank, &d)) return;
     if (hlo_element_count(x) == 0 || d.n == 0) {
         if (d.n == 0) result_set(l, 0, x);
@@ -110,7 +110,7 @@ static hlo_value fit_dim(hlo_builder *b, hlo_value x, int64_t dim, int64_t size)
 static void complex_to_real(lowering *l, int64_t mode, int64_t length) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = hlo_convert(b, arg_tensor(l, 0), dtype_complex(result_dtype(l, 0)));
-    dim_list d;
+    dim_list d = {0};
     if (!x || !read_dims(l, 1, x->rank, &d)) return;
     if (hlo_element_count(x) == 0 || d.n == 0) {
         set_empty(l);

@@ -274,14 +274,14 @@ static hlo_value fractional_starts(hlo_builder *b, hlo_value sample, int64_t siz
 /* Moves dimension `from` of x to the end. */
 static hlo_value dim_to_end(hlo_builder *b, hlo_value x, int from) {
     if (!x) return NULL;
-    int64_t permutation[HLO_MAX_RANK];
+    int64_t permutation[HLO_MAX_RANK] = {0};
     for (int i = 0; i < x->rank; i++) permutation[i] = i == x->rank - 1 ? from : i < from ? i : i + 1;
     return hlo_transpose(b, x, permutation);
 }
 
 static hlo_value end_to_dim(hlo_builder *b, hlo_value x, int to) {
     if (!x) return NULL;
-    int64_t permutation[HLO_MAX_RANK];
+    int64_t permutation[HLO_MAX_RANK] = {0};
     for (int i = 0; i < x->rank; i++) permutation[i] = i == to ? x->rank - 1 : i < to ? i : i - 1;
     return hlo_transpose(b, x, permutation);
 }

@@ -1,5 +1,5 @@
-/* Primitive operators (torch._prims) that reduce and draw random numbers; PyTorch's decompositions and references end in them. The views are
- * in shape.c, factories and elementwise ones with their ATen namesakes. */
+/* Primitive operators (torch._prims) that reduce and draw random numbers; PyTorch's decompositions and references end in them.
+ * The views are in shape.c, factories and elementwise ones with their ATen namesakes. */
 #include <math.h>
 
 #include "ops/ops.h"

@@ -26,8 +26,8 @@ static void slice_all(hlo_builder *b, int n, const hlo_value *x, int dim, int64_
 /* Scans neighbouring pairs, then fills in the even places: the recursive odd-even scheme of Ladner and Fischer,
  * "Parallel Prefix Computation" (1980): n combinations, 2 log n deep. */
 void scan_associative(hlo_builder *b, int n, const hlo_value *x, int dim, scan_combine combine, hlo_value *results) {
-    hlo_value first[SCAN_MAX_VALUES], left[SCAN_MAX_VALUES], right[SCAN_MAX_VALUES], odd[SCAN_MAX_VALUES];
-    memset(odd, 0, sizeof odd);
+    hlo_value first[SCAN_MAX_VALUES] = {NULL}, left[SCAN_MAX_VALUES] = {NULL}, right[SCAN_MAX_VALUES] = {NULL};
+    hlo_value odd[SCAN_MAX_VALUES] = {NULL};
     memcpy(results, x, sizeof(hlo_value) * (size_t)n);
     for (int i = 0; i < n; i++)
         if (!x[i]) return;

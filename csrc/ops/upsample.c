@@ -260,6 +260,17 @@ static void set_resized(lowering *l, hlo_value y) {
     result_set(l, 0, y);
 }
 
+/* The CPU kernels leave an axis of equal sizes alone in antialiased resizing, and copy the gradient of cubic resizing when all
+ * sizes are equal, whatever scales are given. */
+static bool axis_is_copied(const resize_rule *r, int64_t from, int64_t to, bool backward) {
+    return !backward && from == to && r->mode >= RESIZE_LINEAR_AA;
+}
+
+static bool gradient_is_copied(const lowering *l, const resize_rule *r, hlo_value grad) {
+    if (r->mode != RESIZE_CUBIC || result_rank(l, 0) != grad->rank) return false;
+    return !memcmp(result_dims(l, 0), grad->dims, sizeof(int64_t) * (size_t)grad->rank);
+}
+
 /* forward: (self, output_size[, align_corners], scales...); backward: (grad, output_size, input_size[, align_corners], scales...);
  * nearest modes have no align_corners. */
 static void resize(lowering *l, bool backward) {
@@ -274,6 +285,10 @@ static void resize(lowering *l, bool backward) {
         result_set(l, 0, index_zeros(b, x->dtype, result_rank(l, 0), result_dims(l, 0)));
         return;
     }
+    if (backward && gradient_is_copied(l, &rule, x)) {
+        result_set(l, 0, x);
+        return;
+    }
     if (!nearest || backward) x = hlo_convert(b, x, dtype_is_float(x->dtype) ? dtype_opmath(x->dtype) : DTYPE_F32);
     for (int i = 0; i < spatial && x; i++) {
         int dim = x->rank - spatial + i;
@@ -284,6 +299,7 @@ static void resize(lowering *l, bool backward) {
             continue;
         }
         resize_axis a;
+        if (axis_is_copied(&rule, from, to, backward)) continue;
         if (!resize_axis_init(b, &rule, backward ? to : from, backward ? from : to, &a)) return;
         x = backward ? resize_dim_backward(b, x, dim, &a) : resize_dim(b, x, dim, &a);
     }
