@@ -9,28 +9,28 @@
 
 #define PADDING (-7)
 
-static int64_t count_of(int rank, const int64_t *dims) {
+static inline int64_t count_of(int rank, const int64_t *dims) {
     int64_t n = 1;
     for (int d = 0; d < rank; d++) n *= dims[d];
     return n;
 }
 
 /* The multi-index of flat position `at`. */
-static void unravel(int64_t at, int rank, const int64_t *dims, int64_t *index) {
+static inline void unravel(int64_t at, int rank, const int64_t *dims, int64_t *index) {
     for (int d = rank - 1; d >= 0; d--) {
         index[d] = at % dims[d];
         at /= dims[d];
     }
 }
 
-static int64_t ravel(int rank, const int64_t *dims, const int64_t *index) {
+static inline int64_t ravel(int rank, const int64_t *dims, const int64_t *index) {
     int64_t at = 0;
     for (int d = 0; d < rank; d++) at = at * dims[d] + index[d];
     return at;
 }
 
 /* Which element of the operand the result element at flat position `at` is; -1: padding. */
-static int64_t source_of(const view_step *s, int64_t at, int64_t offset) {
+static inline int64_t source_of(const view_step *s, int64_t at, int64_t offset) {
     int64_t index[VIEW_MAX_RANK], from[VIEW_MAX_RANK];
     if (s->kind == VIEW_STEP_RESHAPE) return at;
     unravel(at, s->rank, s->dims, index);
@@ -64,7 +64,7 @@ static int64_t source_of(const view_step *s, int64_t at, int64_t offset) {
 }
 
 /* The step's result on `operand`, a new array. */
-static int64_t *run_step(const view_step *s, const int64_t *operand, int64_t offset) {
+static inline int64_t *run_step(const view_step *s, const int64_t *operand, int64_t offset) {
     int64_t n = count_of(s->rank, s->dims), n_operand = count_of(s->operand_rank, s->operand_dims);
     int64_t *result = malloc(sizeof(int64_t) * (size_t)(n + 1));
     for (int64_t i = 0; i < n; i++) {
@@ -75,7 +75,7 @@ static int64_t *run_step(const view_step *s, const int64_t *operand, int64_t off
 }
 
 /* Reading: the plan's value. */
-static int64_t *run_plan(const view_plan *plan, const int64_t *base, int64_t n_base, int64_t offset) {
+static inline int64_t *run_plan(const view_plan *plan, const int64_t *base, int64_t n_base, int64_t offset) {
     int64_t *value = malloc(sizeof(int64_t) * (size_t)(n_base + 1));
     memcpy(value, base, sizeof(int64_t) * (size_t)n_base);
     for (const view_step *s = plan->first; s; s = s->next) {
@@ -88,7 +88,7 @@ static int64_t *run_plan(const view_plan *plan, const int64_t *base, int64_t n_b
 
 /* Writing: what the step's operand becomes when its result becomes `value`. old: the operand before, read only by partial
  * steps; others must be filled by the value alone. */
-static int64_t *undo_step_on(const view_step *s, const int64_t *old, const int64_t *value, int64_t offset) {
+static inline int64_t *undo_step_on(const view_step *s, const int64_t *old, const int64_t *value, int64_t offset) {
     int64_t n = count_of(s->rank, s->dims), n_operand = count_of(s->operand_rank, s->operand_dims);
     int64_t *operand = malloc(sizeof(int64_t) * (size_t)(n_operand + 1));
     for (int64_t i = 0; i < n_operand; i++) operand[i] = view_step_is_partial(s) ? old[i] : INT64_MIN;
@@ -100,7 +100,7 @@ static int64_t *undo_step_on(const view_step *s, const int64_t *old, const int64
 }
 
 /* The base after writing `value` from the k-th step on. Takes neither array. */
-static int64_t *run_write(const view_step *s, const int64_t *old, const int64_t *value, int64_t n_value, int64_t offset) {
+static inline int64_t *run_write(const view_step *s, const int64_t *old, const int64_t *value, int64_t n_value, int64_t offset) {
     if (!s) {
         int64_t *copy = malloc(sizeof(int64_t) * (size_t)(n_value + 1));
         memcpy(copy, value, sizeof(int64_t) * (size_t)n_value);
