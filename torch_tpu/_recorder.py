@@ -87,7 +87,7 @@ def functional_overload(op: torch._ops.OpOverload) -> torch._ops.OpOverload | No
     namespace, name = schema.name.split("::")
     wanted = [a for a in schema.arguments if not (a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)]
     signature = [(a.name, str(a.real_type)) for a in wanted]
-    names = [name]
+    names = [name, name + "_functional"]
     if name.endswith("_") and not name.endswith("__"):
         names = [name[:-1], name[:-1] + "_functional"]
     elif name.startswith("__i") and name.endswith("__"):
@@ -351,7 +351,7 @@ class Recorder(TorchDispatchMode):
         name = row_name(op)
         if name in _IGNORED:
             return None
-        if op.namespace == "prim":  # prim::device and its like: questions, not operators
+        if op.namespace == "prim" or name.startswith("aten::sym_"):  # questions about a tensor, not operators
             return self._fake(op, args, kwargs)
         if name in _EMPTY:
             return self._empty(op, args, kwargs)
@@ -448,7 +448,8 @@ class Recorder(TorchDispatchMode):
         for target, source in zip(targets, sources[len(sources) - len(targets):]):
             if target is not None:
                 self._write_value(target, source)
-        returned = [v for v in written if v is not None]
+        fresh = sum(r.alias_info is None for r in op._schema.returns)
+        returned = sources[:fresh] if fresh else [v for v in written if v is not None]
         if not op._schema.returns:
             return None
         return returned[0] if len(op._schema.returns) == 1 else tuple(returned)

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "torch/exclusions.h"
+#include "torch/generator.h"
 #include "torch/runtime.h"
 
 namespace torch_tpu {
