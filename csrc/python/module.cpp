@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 
+#include "python/graph_call.h"
 #include "torch/boxed.h"
 #include "torch/generator.h"
 #include "torch/runtime.h"
@@ -326,7 +327,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "torch_tpu._C", "Native part of
 PyMODINIT_FUNC PyInit__C() {
     PyObject *module = PyModule_Create(&definition);
     if (!module) return nullptr;
-    if (python_graph_init(module) != 0) {
+    if (python_graph_init(module) != 0 || python_graph_call_init(module) != 0) {
         Py_DECREF(module);
         return nullptr;
     }
