@@ -1,8 +1,8 @@
 """The Dynamo backend "tpu": torch.compile's graphs as programs of this device.
 
-Dynamo's FX graph goes through AOTAutograd (functional ATen, forward and backward split by the min-cut partitioner), becomes
-a graph of the core (`_fx.py`), and is then called without Python. Importing this module imports no compiler: `install` only
-puts hooks into torch.compile.
+Dynamo's FX graph goes through AOTAutograd (functional ATen, forward and backward split by the min-cut partitioner),
+becomes a graph of the core (`_fx.py`), and is then called without Python. Importing this module imports no compiler:
+`install` only puts hooks into torch.compile.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _aot_backend() -> Any:
 
 
 def _decompositions_for_tracing() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
-    """What AOTAutograd replaces while it traces, so that the partitioner sees the parts: core ATen's table where there is no
-    lowering of the whole. The rest is decomposed when the graph is recorded."""
+    """What AOTAutograd replaces while it traces, so that the partitioner sees the parts: core ATen's table where there is
+    no lowering of the whole. The rest is decomposed when the graph is recorded."""
     from torch._decomp import core_aten_decompositions
 
     from torch_tpu import _C
@@ -166,7 +166,7 @@ def install() -> None:
 
     Inductor stays the default for the rest. Idempotent; imports nothing.
     """
-    wrapper = torch._TorchCompileInductorWrapper
+    wrapper: Any = torch._TorchCompileInductorWrapper
     if getattr(wrapper, "_torch_tpu", False):
         return
     wrapper._torch_tpu = True

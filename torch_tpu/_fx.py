@@ -1,7 +1,7 @@
 """FX graphs (ATen level, as AOTAutograd and torch.export give them) as `torch_tpu._C.Graph`.
 
-The FX graph is run once on fake tensors under the recorder (`_recorder.py`), so it may hold views, writes into its inputs
-and operators without a lowering: the latter are decomposed on the way.
+The FX graph is run once on fake tensors under the recorder (`_recorder.py`), so it may hold views, writes into its
+inputs and operators without a lowering: the latter are decomposed on the way.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Program:
     constants: list[torch.Tensor]
     # One a graph output: the geometry of a new tensor, or the index into `inputs` of the tensor it is written to.
     results: list[Geometry | int]
-    # One an FX output: (OUTPUT_NONE, 0, None), (OUTPUT_RESULT, result, geometry), (OUTPUT_INPUT, index into inputs, geometry
-    # or None for the input itself). The geometry's offset counts from the result's or the input's own.
+    # One an FX output: (OUTPUT_NONE, 0, None), (OUTPUT_RESULT, result, geometry), (OUTPUT_INPUT, index into inputs,
+    # geometry or None for the input itself). The geometry's offset counts from the result's or the input's own.
     outputs: list[tuple[int, int, Geometry | None]]
     # FX outputs that are no tensors of this device: their position and the device or Python value.
     devices: dict[int, torch.device]
@@ -88,8 +88,8 @@ class _Interpreter:
         if node.op == "placeholder":
             return next(remaining)
         if node.op == "get_attr":
-            return self._attribute(node.target)
-        if node.op != "call_function":
+            return self._attribute(str(node.target))
+        if node.op != "call_function" or not callable(node.target):
             raise NoDecomposition(node.name, f"an FX node of kind {node.op}")
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
         args, kwargs = pytree.tree_map(lambda x: DEVICE if isinstance(x, torch.device) else x, (args, kwargs))
@@ -133,7 +133,10 @@ def _origin(node: torch.fx.Node) -> str:
 
 
 def _program(
-    recorder: Recorder, arguments: list[Any], example_inputs: Sequence[Any], outputs: list[tuple[Any, torch.device | None]]
+    recorder: Recorder,
+    arguments: list[Any],
+    example_inputs: Sequence[Any],
+    outputs: list[tuple[Any, torch.device | None]],
 ) -> Program:
     inputs = [i for i, x in enumerate(arguments) if isinstance(x, torch.Tensor)]
     overlapping = {

@@ -1,7 +1,7 @@
 """Records what a function does to fake tensors as a graph of operators that have a lowering.
 
-The recorder stands between PyTorch's decompositions and `torch_tpu._C.Graph` (csrc/graph/graph.h). Each storage that the
-recorded function touches owns one base value; a tensor is a geometry over it. So views need no nodes, and writing in
+The recorder stands between PyTorch's decompositions and `torch_tpu._C.Graph` (csrc/graph/graph.h). Each storage that
+the recorded function touches owns one base value; a tensor is a geometry over it. So views need no nodes, and writing in
 place becomes a new base value, whatever aliases it: the same rule as for real storages of the device.
 """
 
@@ -73,7 +73,7 @@ def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 def may_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Two indices may name one element (view.h, geometry_may_overlap)."""
     reach = 1
-    for stride, size in sorted((s, n) for s, n in zip(strides, sizes) if n != 1):
+    for stride, size in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n != 1):
         if stride < reach:
             return True
         reach = stride * (size - 1) + reach
@@ -411,19 +411,18 @@ class Recorder(TorchDispatchMode):
     def _node(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         out = self._fake(op, args, kwargs)
         bound = bind(op, args, kwargs)
-        encoded = [self._encode(v, str(a.real_type)) for v, a in zip(bound, op._schema.arguments)]
+        encoded = [self._encode(v, str(a.real_type)) for v, a in zip(bound, op._schema.arguments, strict=True)]
         leaves = pytree.tree_leaves(out, is_leaf=lambda x: x is None)
         types = [(dtype_name(t.dtype), list(t.size())) if isinstance(t, torch.Tensor) else None for t in leaves]
-        for t, value in zip(leaves, self.graph.call(name, encoded, types)):
+        for t, value in zip(leaves, self.graph.call(name, encoded, types), strict=True):
             if isinstance(t, torch.Tensor):
                 self.define(t, self._typed(value, dtype_name(t.dtype), t.size()))
         return out
 
     def _mutate(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         bound = bind(op, args, kwargs)
-        written = [
-            v for v, a in zip(bound, op._schema.arguments) if a.alias_info is not None and a.alias_info.is_write
-        ]
+        arguments = op._schema.arguments
+        written = [v for v, a in zip(bound, arguments, strict=True) if a.alias_info and a.alias_info.is_write]
         if name in ("aten::copy_", "prims::copy_to"):
             self._write_value(args[0], args[1])
             return args[0]
@@ -434,7 +433,7 @@ class Recorder(TorchDispatchMode):
             raise NoDecomposition(self._where(), f"{name}: no operator without mutation stands for it")
         positional, keywords = [], {}
         names = {a.name for a in functional._schema.arguments}
-        for v, a in zip(bound, op._schema.arguments):
+        for v, a in zip(bound, op._schema.arguments, strict=True):
             if a.name not in names:
                 continue
             if a.kwarg_only:
@@ -445,7 +444,7 @@ class Recorder(TorchDispatchMode):
             out = functional(*positional, **keywords)
         targets = pytree.tree_leaves(written, is_leaf=lambda x: x is None)
         sources = pytree.tree_leaves(out, is_leaf=lambda x: x is None)
-        for target, source in zip(targets, sources[len(sources) - len(targets):]):
+        for target, source in zip(targets, sources[len(sources) - len(targets):], strict=True):
             if target is not None:
                 self._write_value(target, source)
         fresh = sum(r.alias_info is None for r in op._schema.returns)
@@ -473,7 +472,7 @@ class Recorder(TorchDispatchMode):
         return op in self.decompositions or _composite_key(op) is not None or hasattr(op, "impl_aten")
 
     def _replace(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if self._replacing.count(name) >= 2:  # kernels of structured operators call the out= form, which comes back here
+        if self._replacing.count(name) >= 2:  # structured operators' kernels call the out= form, which comes back here
             raise NoDecomposition(self._replacing[0], f"{name} has neither a lowering nor a decomposition")
         self._replacing.append(name)
         try:
@@ -507,7 +506,7 @@ class Recorder(TorchDispatchMode):
         given, spec = pytree.tree_flatten(out, is_leaf=lambda x: x is None)
         if len(wanted) != len(given):
             return out
-        for i, (w, t) in enumerate(zip(wanted, given)):
+        for i, (w, t) in enumerate(zip(wanted, given, strict=True)):
             if not isinstance(w, torch.Tensor) or not isinstance(t, torch.Tensor):
                 continue
             if w.size() != t.size():

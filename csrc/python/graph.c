@@ -12,8 +12,7 @@
 #include "base/arena.h"
 
 typedef struct {
-    PyObject_HEAD
-    graph *graph; /* NULL when it was taken */
+    PyObject_HEAD graph *graph; /* NULL when it was taken */
 } graph_object;
 
 static PyTypeObject *graph_type;
@@ -22,18 +21,26 @@ static PyTypeObject *graph_type;
 
 static PyObject *exception_of(status_code code) {
     switch (code) {
-    case STATUS_INDEX: return PyExc_IndexError;
-    case STATUS_TYPE: return PyExc_TypeError;
-    case STATUS_VALUE: return PyExc_ValueError;
-    case STATUS_NOT_IMPLEMENTED: return PyExc_NotImplementedError;
-    case STATUS_OUT_OF_MEMORY: return PyExc_MemoryError;
-    default: return PyExc_RuntimeError;
+        case STATUS_INDEX:
+            return PyExc_IndexError;
+        case STATUS_TYPE:
+            return PyExc_TypeError;
+        case STATUS_VALUE:
+            return PyExc_ValueError;
+        case STATUS_NOT_IMPLEMENTED:
+            return PyExc_NotImplementedError;
+        case STATUS_OUT_OF_MEMORY:
+            return PyExc_MemoryError;
+        default:
+            return PyExc_RuntimeError;
     }
 }
 
 static PyObject *raise_status(const status *s) {
-    if (!s) PyErr_SetString(PyExc_RuntimeError, "graph: failed without saying why");
-    else PyErr_SetString(exception_of(status_get_code(s)), status_message(s));
+    if (!s)
+        PyErr_SetString(PyExc_RuntimeError, "graph: failed without saying why");
+    else
+        PyErr_SetString(exception_of(status_get_code(s)), status_message(s));
     return NULL;
 }
 
@@ -144,7 +151,8 @@ static bool parse_number_entry(PyObject *entry, number *out) {
     if (!parse_number(PyTuple_GET_ITEM(entry, 1), t, out)) return false;
     bool is_integer = !dtype_is_float(out->dtype) && !dtype_is_complex(out->dtype);
     if (is_integer == (bool)PyLong_Check(PyTuple_GET_ITEM(entry, 1))) return true;
-    PyErr_Format(PyExc_TypeError, "%R is no value of type %s", PyTuple_GET_ITEM(entry, 1), dtype_torch_name(out->dtype));
+    PyErr_Format(PyExc_TypeError, "%R is no value of type %s", PyTuple_GET_ITEM(entry, 1),
+                 dtype_torch_name(out->dtype));
     return false;
 }
 
@@ -162,21 +170,31 @@ static bool parse_argument(arena *a, PyObject *o, argument *out) {
     argument *list = NULL;
     out->tag = (arg_tag)tag;
     switch (tag) {
-    case ARG_VALUE: out->u.value = (int32_t)PyLong_AsLong(value); return !PyErr_Occurred();
-    case ARG_NUMBER: return parse_number_entry(o, &out->u.number);
-    case ARG_INT: out->u.i = PyLong_AsLongLong(value); return !PyErr_Occurred();
-    case ARG_DTYPE: return parse_dtype(value, &out->u.dtype);
-    case ARG_STRING: return parse_string(a, value, &out->u.string);
-    case ARG_INTS:
-        if (!parse_ints(a, value, &count, &out->u.ints)) return false;
-        out->count = count;
-        return true;
-    case ARG_NUMBERS: return parse_numbers(a, value, &out->count, &out->u.numbers);
-    case ARG_VALUES:
-        if (!parse_arguments(a, value, &out->count, &list)) return false;
-        out->u.list = list;
-        return true;
-    default: PyErr_Format(PyExc_ValueError, "there is no argument tag %ld", tag); return false;
+        case ARG_VALUE:
+            out->u.value = (int32_t)PyLong_AsLong(value);
+            return !PyErr_Occurred();
+        case ARG_NUMBER:
+            return parse_number_entry(o, &out->u.number);
+        case ARG_INT:
+            out->u.i = PyLong_AsLongLong(value);
+            return !PyErr_Occurred();
+        case ARG_DTYPE:
+            return parse_dtype(value, &out->u.dtype);
+        case ARG_STRING:
+            return parse_string(a, value, &out->u.string);
+        case ARG_INTS:
+            if (!parse_ints(a, value, &count, &out->u.ints)) return false;
+            out->count = count;
+            return true;
+        case ARG_NUMBERS:
+            return parse_numbers(a, value, &out->count, &out->u.numbers);
+        case ARG_VALUES:
+            if (!parse_arguments(a, value, &out->count, &list)) return false;
+            out->u.list = list;
+            return true;
+        default:
+            PyErr_Format(PyExc_ValueError, "there is no argument tag %ld", tag);
+            return false;
     }
 }
 
@@ -274,8 +292,10 @@ static PyObject *ids_from(int32_t first, int n) {
     PyObject *ids = PyTuple_New(n);
     for (int k = 0; ids && k < n; k++) {
         PyObject *id = PyLong_FromLong(first + k);
-        if (!id) Py_CLEAR(ids);
-        else PyTuple_SET_ITEM(ids, k, id);
+        if (!id)
+            Py_CLEAR(ids);
+        else
+            PyTuple_SET_ITEM(ids, k, id);
     }
     return ids;
 }
@@ -365,12 +385,14 @@ static const argument *rename_arguments(arena *a, int n, const argument *from, c
 
 static int32_t copy_node(graph *g, arena *a, const graph_node *n, const int32_t *names) {
     switch (n->kind) {
-    case NODE_READ: return graph_read(g, renamed(names, n->base), n->view);
-    case NODE_WRITE:
-        if (n->base < 0) return graph_write_fresh(g, n->view, renamed(names, n->source));
-        return graph_write(g, renamed(names, n->base), n->view, renamed(names, n->source));
-    case NODE_OP:
-    case NODE_GRAPH: break;
+        case NODE_READ:
+            return graph_read(g, renamed(names, n->base), n->view);
+        case NODE_WRITE:
+            if (n->base < 0) return graph_write_fresh(g, n->view, renamed(names, n->source));
+            return graph_write(g, renamed(names, n->base), n->view, renamed(names, n->source));
+        case NODE_OP:
+        case NODE_GRAPH:
+            break;
     }
     const argument *arguments = rename_arguments(a, n->n_args, n->args, names);
     if (!arguments) return -1;
@@ -406,8 +428,10 @@ static PyObject *splice(graph *g, arena *a, const graph *sub, PyObject *values) 
     for (int k = 0; results && k < graph_output_count(sub); k++) {
         int32_t value = graph_output_at(sub, k);
         PyObject *id = value < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(names[value]);
-        if (!id) Py_CLEAR(results);
-        else PyTuple_SET_ITEM(results, k, id);
+        if (!id)
+            Py_CLEAR(results);
+        else
+            PyTuple_SET_ITEM(results, k, id);
     }
     return results;
 }
@@ -434,8 +458,10 @@ static PyObject *type_to_python(tensor_type t) {
     PyObject *dims = PyTuple_New(t.rank);
     for (int d = 0; dims && d < t.rank; d++) {
         PyObject *size = PyLong_FromLongLong(t.dims[d]);
-        if (!size) Py_CLEAR(dims);
-        else PyTuple_SET_ITEM(dims, d, size);
+        if (!size)
+            Py_CLEAR(dims);
+        else
+            PyTuple_SET_ITEM(dims, d, size);
     }
     return dims ? Py_BuildValue("(sN)", dtype_torch_name(t.dtype), dims) : NULL;
 }
@@ -447,6 +473,15 @@ static PyObject *method_value_type(PyObject *self, PyObject *value) {
     return type_to_python(graph_value_type(g, (int32_t)id));
 }
 
+static PyObject *method_output_type(PyObject *self, PyObject *position) {
+    graph *g = graph_of(self);
+    long k = PyLong_AsLong(position);
+    if (!g || (k == -1 && PyErr_Occurred())) return NULL;
+    if (k >= 0 && k < graph_output_count(g)) return type_to_python(graph_value_type(g, graph_output_at(g, (int)k)));
+    PyErr_Format(PyExc_IndexError, "a graph of %d outputs has no output %ld", graph_output_count(g), k);
+    return NULL;
+}
+
 static PyObject *method_key(PyObject *self, PyObject *ignored) {
     (void)ignored;
     graph *g = graph_of(self);
@@ -454,7 +489,8 @@ static PyObject *method_key(PyObject *self, PyObject *ignored) {
     strbuf key;
     strbuf_init(&key);
     graph_key(g, &key);
-    PyObject *result = strbuf_failed(&key) ? PyErr_NoMemory() : PyBytes_FromStringAndSize(key.data, (Py_ssize_t)key.size);
+    PyObject *result =
+        strbuf_failed(&key) ? PyErr_NoMemory() : PyBytes_FromStringAndSize(key.data, (Py_ssize_t)key.size);
     strbuf_free(&key);
     return result;
 }
@@ -534,6 +570,7 @@ static PyMethodDef graph_methods[] = {
     {"call_graph", method_call_graph, METH_VARARGS, "call_graph(graph, value ids) -> value ids (None: absent)"},
     {"output", method_output, METH_O, "output(value id or None)"},
     {"value_type", method_value_type, METH_O, "value_type(value id) -> (dtype name, dims), or None"},
+    {"output_type", method_output_type, METH_O, "output_type(k) -> (dtype name, dims), or None when absent"},
     {"key", method_key, METH_NOARGS, "key() -> bytes, equal for equal graphs only"},
     {"stablehlo", method_stablehlo, METH_VARARGS, "stablehlo(name='main') -> text of the program it lowers to"},
     {0},
@@ -547,9 +584,12 @@ static PyGetSetDef graph_properties[] = {
 };
 
 static PyType_Slot graph_slots[] = {
-    {Py_tp_new, graph_new},         {Py_tp_dealloc, graph_dealloc},
-    {Py_tp_str, graph_str},         {Py_tp_methods, graph_methods},
-    {Py_tp_getset, graph_properties}, {Py_tp_doc, (void *)"A graph of ATen operators that have a lowering."},
+    {Py_tp_new, graph_new},
+    {Py_tp_dealloc, graph_dealloc},
+    {Py_tp_str, graph_str},
+    {Py_tp_methods, graph_methods},
+    {Py_tp_getset, graph_properties},
+    {Py_tp_doc, (void *)"A graph of ATen operators that have a lowering."},
     {0, NULL},
 };
 

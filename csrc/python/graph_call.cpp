@@ -23,7 +23,7 @@ enum class OutputKind { None, Result, Input };
 
 // A graph output: a new tensor, or the input that its value is written to.
 struct ResultPlan {
-    int input; // -1: new
+    int input;  // -1: new
     geometry fresh;
 };
 
@@ -31,12 +31,12 @@ struct ResultPlan {
 struct OutputPlan {
     OutputKind kind;
     int index;
-    bool whole; // the result or input itself
+    bool whole;  // the result or input itself
     geometry view;
 };
 
 struct InputPlan {
-    int position; // in the list of arguments
+    int position;  // in the list of arguments
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
 };
@@ -47,7 +47,7 @@ struct GraphOperator {
     std::vector<at::Tensor> constants;
     std::vector<ResultPlan> results;
     std::vector<OutputPlan> outputs;
-    size_t n_arguments = 0; // the least that the list must hold
+    size_t n_arguments = 0;  // the least that the list must hold
 
     GraphOperator() = default;
     GraphOperator(const GraphOperator &) = delete;
@@ -57,7 +57,7 @@ struct GraphOperator {
     }
     std::vector<at::Tensor> run(const std::vector<at::Tensor> &arguments) const;
 
-  private:
+   private:
     std::vector<at::Tensor> on_device(const std::vector<at::Tensor> &arguments, at::Device device) const;
     at::Tensor output(const OutputPlan &plan, const std::vector<at::Tensor> &arguments,
                       const std::vector<at::Tensor> &fresh) const;
@@ -109,9 +109,12 @@ at::Tensor GraphOperator::output(const OutputPlan &plan, const std::vector<at::T
                                  const std::vector<at::Tensor> &fresh) const {
     const auto index = static_cast<size_t>(plan.index);
     switch (plan.kind) {
-        case OutputKind::None: return {};
-        case OutputKind::Result: return plan.whole ? fresh[index] : share(fresh[index], plan.view, 0);
-        case OutputKind::Input: break;
+        case OutputKind::None:
+            return {};
+        case OutputKind::Result:
+            return plan.whole ? fresh[index] : share(fresh[index], plan.view, 0);
+        case OutputKind::Input:
+            break;
     }
     const at::Tensor &t = arguments[index];
     return plan.whole ? t : share(t, plan.view, offset_in(t, plan.view.dtype));
@@ -231,7 +234,8 @@ bool same_view(const geometry &a, const geometry &b) {
 OutputPlan plan_output(const GraphOperator &made, PyObject *item) {
     int kind, index;
     PyObject *view;
-    if (!PyArg_ParseTuple(item, "iiO;an output is (kind, index, geometry or None)", &kind, &index, &view)) throw python_error();
+    if (!PyArg_ParseTuple(item, "iiO;an output is (kind, index, geometry or None)", &kind, &index, &view))
+        throw python_error();
     TORCH_CHECK_VALUE(kind >= 0 && kind <= 2, "graph_operator: there is no output kind ", kind);
     OutputPlan plan{static_cast<OutputKind>(kind), index, view == Py_None, {}};
     if (!plan.whole) plan.view = geometry_from(view);
@@ -262,8 +266,7 @@ void plan_constants(GraphOperator &made, PyObject *constants) {
 }
 
 struct GraphOperatorObject {
-    PyObject_HEAD
-    GraphOperator *made;
+    PyObject_HEAD GraphOperator *made;
 };
 
 PyTypeObject *graph_operator_type;
@@ -372,6 +375,7 @@ int python_graph_call_init(PyObject *module) {
     using namespace torch_tpu;
     graph_operator_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&kSpec));
     if (!graph_operator_type) return -1;
-    if (PyModule_AddObjectRef(module, "GraphOperator", reinterpret_cast<PyObject *>(graph_operator_type)) < 0) return -1;
+    if (PyModule_AddObjectRef(module, "GraphOperator", reinterpret_cast<PyObject *>(graph_operator_type)) < 0)
+        return -1;
     return PyModule_AddFunctions(module, kFunctions);
 }
