@@ -53,8 +53,8 @@ def test_inplace_with_gradients():
         y = x * 2
         y[1:] += x[:-1]
         y.t()[0].mul_(3)
-        y = y.relu_().add_(1)
-        return y * x
+        y.relu_()
+        return (y + 1) * x
 
     gradients(program, X)
 

@@ -1,0 +1,219 @@
+"""torch.compile on device "tpu": the backend, and being the default for tensors of the device."""
+
+import copy
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from torch_tpu import _C
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+def launches():
+    return _C.counters()["launches"]
+
+
+def check_module(module, *inputs, training=True, backend=None, tolerance=1e-4):
+    """Values, gradients and buffers are those of the module on the CPU."""
+    device = copy.deepcopy(module).to("tpu")
+    function = torch.compile(device, **({"backend": backend} if backend else {}), fullgraph=True)
+    for _ in range(2):
+        want = module(*inputs)
+        got = function(*[x.to("tpu") for x in inputs])
+        torch.testing.assert_close(got.cpu(), want, rtol=tolerance, atol=tolerance)
+    if training:
+        want.square().mean().backward()
+        got.square().mean().backward()
+        for (name, p), q in zip(module.named_parameters(), device.parameters(), strict=True):
+            note = f"gradient of {name}: "
+            close = {"rtol": tolerance, "atol": tolerance, "msg": lambda m, n=note: n + m}
+            torch.testing.assert_close(q.grad.cpu(), p.grad, **close)
+    for p, q in zip(module.buffers(), device.buffers(), strict=True):
+        torch.testing.assert_close(q.cpu(), p, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("backend", [None, "tpu"])
+def test_mlp(backend):
+    check_module(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)), torch.randn(3, 4), backend=backend)
+
+
+def test_convolution_with_batch_norm():
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+    check_module(module, torch.randn(2, 3, 8, 8))
+
+
+def test_transformer_layer():
+    check_module(nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), torch.randn(2, 5, 16))
+
+
+def test_embedding_and_cross_entropy():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(11, 8)
+            self.head = nn.Linear(8, 11)
+
+        def forward(self, tokens):
+            return nn.functional.cross_entropy(self.head(self.table(tokens)).flatten(0, 1), tokens.flatten())
+
+    check_module(Model(), torch.arange(10).reshape(2, 5) % 7)
+
+
+def test_one_launch_a_call():
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to("tpu")
+    x = torch.randn(3, 4, device="tpu")
+    function = torch.compile(module)
+    with torch.no_grad():
+        function(x)
+        before = launches()
+        function(x)
+    assert launches() - before == 1
+
+
+def test_inference_mode_views_and_returned_inputs():
+    def f(x):
+        y = x * 2
+        return y, y.t(), x, y[0]
+
+    x = torch.randn(3, 4, device="tpu")
+    with torch.inference_mode():
+        y, t, same, row = torch.compile(f)(x)
+    assert same is x
+    torch.testing.assert_close(t.cpu(), x.cpu().t() * 2)
+    torch.testing.assert_close(row.cpu(), x.cpu()[0] * 2)
+
+
+def test_buffers_are_written_in_place():
+    def step(cache, position, value):
+        cache[:, position] = value
+        return cache.sum()
+
+    cache = torch.zeros(2, 4, device="tpu")
+    address = cache.data_ptr()
+    with torch.no_grad():
+        total = torch.compile(step)(cache, 1, torch.ones(2, device="tpu"))
+    assert total.item() == 2
+    assert cache.cpu()[:, 1].tolist() == [1, 1]
+    assert cache.data_ptr() == address
+
+
+def test_optimizer_step():
+    results = []
+    for device, wrap in (("cpu", lambda f: f), ("tpu", torch.compile)):
+        torch.manual_seed(0)
+        module = nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
+        step = wrap(optimizer.step)
+        x = torch.ones(3, 4).to(device)
+        for _ in range(3):
+            optimizer.zero_grad()
+            module(x).square().mean().backward()
+            step()
+        results.append([p.detach().cpu() for p in module.parameters()])
+    for cpu, tpu in zip(*results, strict=True):
+        torch.testing.assert_close(tpu, cpu, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_masks_differ_between_calls_and_scale():
+    function = torch.compile(lambda x: nn.functional.dropout(x, 0.5))
+    x = torch.ones(1000, device="tpu")
+    first, second = function(x).cpu(), function(x).cpu()
+    assert set(first.unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(first, second)
+    assert 0.4 < (first == 0).float().mean() < 0.6
+
+
+def test_manual_seed_repeats_dropout():
+    function = torch.compile(lambda x: nn.functional.dropout(x, 0.5))
+    x = torch.ones(64, device="tpu")
+    results = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        results.append(function(x).cpu())
+    assert torch.equal(*results)
+
+
+def test_autocast():
+    module = nn.Linear(8, 8).to("tpu")
+
+    def f(x):
+        with torch.autocast("tpu", dtype=torch.bfloat16):
+            return module(x)
+
+    assert torch.compile(f)(torch.ones(2, 8, device="tpu")).dtype == torch.bfloat16
+
+
+def test_graph_breaks():
+    def f(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    x = torch.linspace(0, 1, 5)
+    torch.testing.assert_close(torch.compile(f)(x.to("tpu")).cpu(), f(x))
+
+
+def test_dynamic_sizes():
+    function = torch.compile(lambda x: (x * 2).sum(0), dynamic=True)
+    for n in (3, 5, 7):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(function(x.to("tpu")).cpu(), (x * 2).sum(0))
+
+
+def test_functions_of_the_cpu_are_left_to_their_default():
+    used = []
+
+    def note(self, model, inputs, **kwargs):
+        used.append(self.compiler_name)
+        return model.forward
+
+    wrapper = torch._TorchCompileInductorWrapper
+    ours = wrapper.__call__
+    inductor = ours.__wrapped__
+    assert inductor is not ours
+    from unittest import mock
+
+    from torch_tpu import _compile
+
+    assert not _compile.uses_device(torch.fx.symbolic_trace(lambda x: x + 1), [torch.ones(2)])
+    with mock.patch.object(wrapper, "__call__", note):
+        torch.compile(lambda x: x + 1)(torch.ones(2))
+    assert used == ["inductor"]
+
+
+def test_backend_is_listed():
+    assert "tpu" in torch._dynamo.list_backends()
+
+
+def test_unknown_mode_and_option_are_refused():
+    x = torch.ones(2, device="tpu")
+    with pytest.raises(Exception, match="no mode is called 'fastest'"):
+        torch.compile(lambda x: x + 1, backend="tpu", mode="fastest")(x)
+    with pytest.raises(Exception, match="no option 'speed'"):
+        torch.compile(lambda x: x + 1, backend="tpu", options={"speed": 11})(x)
+
+
+def test_data_dependent_operators_run_operator_by_operator_with_a_warning():
+    gm = torch.fx.symbolic_trace(lambda x: (torch.ops.aten.nonzero(x),))
+    from torch_tpu import _compile
+
+    with pytest.warns(UserWarning, match="nonzero"):
+        function = _compile.compile_graph(gm, [torch.ones(3, device="tpu")])
+    (got,) = function([torch.tensor([1.0, 0.0, 2.0], device="tpu")])
+    assert got.cpu().tolist() == [[0], [2]]
+
+
+def test_import_brings_no_dynamo():
+    code = "import torch, sys; torch.ones(1, device='tpu'); assert 'torch._dynamo' not in sys.modules, 'dynamo'"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
