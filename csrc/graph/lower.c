@@ -19,6 +19,8 @@ typedef struct lower_state {
     uint64_t dynamic_args;
     int32_t slot_node;
     int depth;
+    const graph *graph;      /* and its node that is being lowered */
+    const graph_node *node;
 } lower_state;
 
 void lower_request_init(lower_request *request, hlo_precision precision) {
@@ -136,6 +138,18 @@ static hlo_value random_state(void *context) {
     return hlo_concatenate(b, 2, parts, 0);
 }
 
+/* A value that is read through a view has the view's strides; results are row-major. */
+static bool is_contiguous(void *context, int arg) {
+    const lower_state *s = context;
+    if (arg < 0 || arg >= s->node->n_args || s->node->args[arg].tag != ARG_VALUE) return true;
+    int32_t value = s->node->args[arg].u.value;
+    for (int i = 0; i < s->graph->n_nodes; i++) {
+        const graph_node *n = &s->graph->nodes[i];
+        if (n->kind == NODE_READ && n->first_result == value) return geometry_is_contiguous(n->view);
+    }
+    return true;
+}
+
 /* ---- nodes ---- */
 
 static bool lower_graph(lower_state *s, const graph *g, hlo_value *values);
@@ -157,7 +171,7 @@ static bool give_values(const argument *a, const hlo_value *values, arena *mem, 
 
 static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     arena *mem = hlo_arena(s->builder);
-    lowering_host host = {runtime_number, number_used, random_state, s};
+    lowering_host host = {runtime_number, number_used, random_state, s, is_contiguous};
     lowering l = {.builder = s->builder, .row = n->row, .n_args = n->n_args, .args = n->args, .n_results = n->n_results,
                   .result_types = n->result_types, .host = &host};
     l.values = ARENA_NEW(mem, hlo_value *, n->n_args);
@@ -165,7 +179,8 @@ static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_va
     if (!l.values || !l.results) return false;
     for (int i = 0; i < n->n_args; i++)
         if (!give_values(&n->args[i], values, mem, &l.values[i])) return false;
-    (void)g;
+    s->graph = g;
+    s->node = n;
     s->random_use = 0;
     hlo_set_context(s->builder, n->row->name);
     lowering_run(&l);

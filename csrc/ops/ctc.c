@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ops/indexing.h"
+#include "ops/loop.h"
 #include "ops/ops.h"
 #include "ops/reduction.h"
 #include "ops/scan.h"
@@ -113,6 +114,7 @@ static hlo_value last_states(hlo_builder *b, const ctc *c) {
 }
 
 static hlo_value forward_step(hlo_builder *b, const ctc *c, hlo_value t, hlo_value alpha) {
+    if (!alpha) return NULL;
     hlo_value nothing = hlo_scalar(b, alpha->dtype, -INFINITY);
     hlo_value skip = hlo_select(b, c->may_skip, shift_states(b, alpha, 2, nothing), nothing);
     hlo_value next = log_add(b, alpha, shift_states(b, alpha, 1, nothing), skip);
@@ -122,6 +124,7 @@ static hlo_value forward_step(hlo_builder *b, const ctc *c, hlo_value t, hlo_val
 
 /* Rows end at their own length: there the recursion starts, after it nothing is possible. */
 static hlo_value backward_step(hlo_builder *b, const ctc *c, hlo_value t, hlo_value beta) {
+    if (!beta) return NULL;
     hlo_value nothing = hlo_scalar(b, beta->dtype, -INFINITY), no = hlo_constant_int(b, DTYPE_BOOL, 0, NULL, 0);
     hlo_value skip = hlo_select(b, shift_states(b, c->may_skip, -2, no), shift_states(b, beta, -2, nothing), nothing);
     hlo_value next = log_add(b, beta, shift_states(b, beta, -1, nothing), skip);
@@ -133,26 +136,24 @@ static hlo_value backward_step(hlo_builder *b, const ctc *c, hlo_value t, hlo_va
 }
 
 typedef hlo_value (*ctc_step)(hlo_builder *b, const ctc *c, hlo_value t, hlo_value previous);
+typedef struct { const ctc *c; ctc_step step; bool backward; } ctc_run;
+
+/* state: the last step's [N, S], and all steps' [T, N, S]. */
+static void run_step(hlo_builder *b, const void *context, hlo_value at, hlo_value *state) {
+    const ctc_run *run = context;
+    hlo_value now = run->backward ? hlo_subtract(b, i32(b, run->c->time - 1), at) : at;
+    state[0] = run->step(b, run->c, now, state[0]);
+    state[1] = put_at_time(b, state[1], state[0], now);
+}
 
 /* All steps' [N, S] as [T, N, S]; first to last, or last to first. */
 static hlo_value run_steps(hlo_builder *b, const ctc *c, ctc_step step, bool backward) {
     if (!c->emission) return NULL;
-    dtype t = c->emission->dtype;
-    hlo_value zero = i32(b, 0), nothing = hlo_scalar(b, t, -INFINITY);
-    hlo_value init[3] = {zero, hlo_broadcast_to(b, nothing, 2, c->label->dims),
-                         hlo_broadcast_to(b, nothing, 3, c->emission->dims)};
-    hlo_type types[3] = {{DTYPE_I32, 0, NULL}, {t, 2, c->label->dims}, {t, 3, c->emission->dims}};
-    hlo_value a[3], results[3] = {NULL, NULL, NULL};
-    hlo_region_begin(b, 3, types, a);
-    hlo_value more = hlo_lt(b, a[0], i32(b, c->time));
-    hlo_region *condition = hlo_region_end(b, 1, &more);
-    hlo_region_begin(b, 3, types, a);
-    hlo_value now = backward ? hlo_subtract(b, i32(b, c->time - 1), a[0]) : a[0];
-    hlo_value row = a[1] ? step(b, c, now, a[1]) : NULL;
-    hlo_value next[3] = {hlo_add(b, a[0], i32(b, 1)), row, put_at_time(b, a[2], row, now)};
-    hlo_region *body = hlo_region_end(b, 3, next);
-    hlo_while(b, 3, init, condition, body, results);
-    return results[2];
+    hlo_value nothing = hlo_scalar(b, c->emission->dtype, -INFINITY);
+    hlo_value state[2] = {hlo_broadcast_to(b, nothing, 2, c->label->dims),
+                          hlo_broadcast_to(b, nothing, 3, c->emission->dims)};
+    loop_steps(b, i32(b, c->time), 2, state, run_step, &(ctc_run){c, step, backward});
+    return state[1];
 }
 
 static hlo_value swap_time_and_batch(hlo_builder *b, hlo_value x) { return hlo_transpose(b, x, (int64_t[]){1, 0, 2}); }

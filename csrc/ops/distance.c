@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "ops/indexing.h"
+#include "ops/linalg.h"
 #include "ops/matmul.h"
 #include "ops/ops.h"
 #include "ops/reduction.h"
@@ -26,22 +27,9 @@ static hlo_value square_sums(hlo_builder *b, hlo_value x) {
     return reduce_keep(b, HLO_REDUCE_ADD, hlo_multiply(b, x, x), &last);
 }
 
-/* Leading dimensions expanded to those that both have. */
-static hlo_value with_batch_of(hlo_builder *b, hlo_value x, hlo_value y) {
-    if (!x || !y) return NULL;
-    int rank = x->rank > y->rank ? x->rank : y->rank;
-    int64_t dims[HLO_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        int xi = i - (rank - x->rank), yi = i - (rank - y->rank);
-        int64_t size = xi >= 0 ? x->dims[xi] : 1;
-        dims[i] = i < rank - 2 && yi >= 0 && size == 1 ? y->dims[yi] : size;
-    }
-    return hlo_broadcast_to(b, x, rank, dims);
-}
-
 /* sqrt(max(0, |x|^2 + |y|^2 - 2 x y)): a matrix product, at the highest precision because the terms cancel. */
 static hlo_value euclidean_by_product(hlo_builder *b, hlo_value x1, hlo_value x2) {
-    hlo_value left = with_batch_of(b, x1, x2), right = with_batch_of(b, x2, x1);
+    hlo_value left = matrix_expand_batch(b, x1, x2), right = matrix_expand_batch(b, x2, x1);
     if (!left || !right) return NULL;
     hlo_precision before = hlo_get_precision(b);
     hlo_set_precision(b, HLO_PRECISION_HIGHEST);

@@ -199,6 +199,10 @@ int arg_tensor_rank(const lowering *l, int i) {
     return arg_is_tensor(l, i) && l->values[i][0] ? l->values[i][0]->rank : 0;
 }
 
+bool arg_is_contiguous(const lowering *l, int i) {
+    return !l->host || !l->host->is_contiguous || l->host->is_contiguous(l->host->context, i);
+}
+
 bool arg_is_tensor(const lowering *l, int i) { return i >= 0 && i < l->n_args && l->args[i].tag == ARG_VALUE; }
 
 int arg_tensors(lowering *l, int i, const hlo_value **values) {

@@ -12,6 +12,8 @@ typedef struct lowering_host {
     /* The generator state (ui64[2]) with the stream of this use, advanced by use. */
     hlo_value (*random_state)(void *context);
     void *context;
+    /* Whether the tensor argument is row-major where the caller has it; NULL: it is. */
+    bool (*is_contiguous)(void *context, int arg);
 } lowering_host;
 
 struct lowering {

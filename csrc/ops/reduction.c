@@ -95,6 +95,33 @@ hlo_value log_softmax_along(hlo_builder *b, hlo_value x, int64_t dim) {
     return hlo_subtract(b, shifted, hlo_log(b, sum));
 }
 
+/* Region over (value, index) pairs: the better value, of equal ones the first, and the first NaN before everything. */
+static hlo_region *first_extreme(hlo_builder *b, dtype t, dtype index, hlo_direction better) {
+    hlo_type types[4] = {{t, 0, NULL}, {index, 0, NULL}, {t, 0, NULL}, {index, 0, NULL}};
+    hlo_value a[4], results[2];
+    hlo_region_begin(b, 4, types, a);
+    hlo_value take = hlo_compare(b, better, a[2], a[0]), same = hlo_eq(b, a[2], a[0]);
+    if (dtype_is_float(t)) {
+        hlo_value new_nan = hlo_is_nan(b, a[2]), old_nan = hlo_is_nan(b, a[0]);
+        take = hlo_or(b, hlo_and(b, take, hlo_not(b, old_nan)), hlo_and(b, new_nan, hlo_not(b, old_nan)));
+        same = hlo_or(b, same, hlo_and(b, new_nan, old_nan));
+    }
+    take = hlo_or(b, take, hlo_and(b, same, hlo_lt(b, a[3], a[1])));
+    for (int i = 0; i < 2; i++) results[i] = hlo_select(b, take, a[2 + i], a[i]);
+    return hlo_region_end(b, 2, results);
+}
+
+void reduce_first(hlo_builder *b, hlo_value x, int64_t dim, bool largest, hlo_value results[2]) {
+    results[0] = x;
+    results[1] = hlo_constant_int(b, DTYPE_I64, 0, NULL, 0);
+    if (!x || x->rank == 0) return;
+    dtype index = x->dims[dim] <= INT32_MAX ? DTYPE_I32 : DTYPE_I64;
+    hlo_value operands[2] = {x, hlo_iota(b, index, x->rank, x->dims, (int)dim)};
+    hlo_value init[2] = {largest ? hlo_min_value(b, x->dtype) : hlo_max_value(b, x->dtype), hlo_max_value(b, index)};
+    hlo_region *body = first_extreme(b, x->dtype, index, largest ? HLO_GT : HLO_LT);
+    hlo_reduce_region(b, 2, operands, init, 1, &dim, body, results);
+}
+
 void set_reshaped(lowering *l, int k, hlo_value v) {
     if (v && result_wanted(l, k)) result_set(l, k, hlo_reshape(lower_builder(l), v, result_rank(l, k), result_dims(l, k)));
 }

@@ -29,6 +29,9 @@ hlo_value log_sum_exp_drop(hlo_builder *b, hlo_value x, const dim_set *d);
 /* Along one dimension (rank 0 counts as one element). `safe`: a row of -inf gives zeros instead of NaN. */
 hlo_value softmax_along(hlo_builder *b, hlo_value x, int64_t dim, bool safe);
 hlo_value log_softmax_along(hlo_builder *b, hlo_value x, int64_t dim);
+/* The largest (or smallest) element along dim, and where it stands: of equal ones the first, and the first NaN before all. The dimension
+ * is dropped; rank 0: x and 0. The index is i32, or i64 for a huge dimension. */
+void reduce_first(hlo_builder *b, hlo_value x, int64_t dim, bool largest, hlo_value results[2]);
 /* Sets result k to v in the result's shape, so that keepdim need not be read. */
 void set_reshaped(lowering *l, int k, hlo_value v);
 

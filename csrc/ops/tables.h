@@ -26,6 +26,10 @@
     X(ops_ctc)             \
     X(ops_distance)        \
     X(ops_attention)       \
+    X(ops_linalg)          \
+    X(ops_lu)              \
+    X(ops_qr)              \
+    X(ops_jacobi)          \
     X(ops_shape)           \
     X(ops_shape_scatter)   \
     X(ops_arrange)         \
@@ -46,6 +50,7 @@
     X(ops_segment)         \
     X(ops_fake_quantize)   \
     X(ops_prims)           \
+    X(ops_householder)     \
     X(ops_assert)
 
 #endif
