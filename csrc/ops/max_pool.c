@@ -56,8 +56,20 @@ static located reduce_dim(hlo_builder *b, located x, int dim) {
     return (located){results[0], results[1]};
 }
 
+static located one_by_one(hlo_builder *b, located x, int dim, const axis_windows *w) {
+    hlo_value values[WINDOWS_MAX_SLICES], places[WINDOWS_MAX_SLICES];
+    for (int64_t i = 0; i < w->count; i++) {
+        located part = {windows_slice(b, x.value, dim, w, i), windows_slice(b, x.place, dim, w, i)};
+        part = reduce_dim(b, part, dim);
+        values[i] = hlo_unsqueeze_dim(b, part.value, dim);
+        places[i] = hlo_unsqueeze_dim(b, part.place, dim);
+    }
+    return (located){hlo_concatenate(b, (int)w->count, values, dim), hlo_concatenate(b, (int)w->count, places, dim)};
+}
+
 static located by_windows(hlo_builder *b, located x, int dim, const axis_windows *w) {
     if (!x.value) return x;
+    if (windows_few(w)) return one_by_one(b, x, dim, w);
     located parts = {windows_take(b, x.value, dim, w, hlo_min_value(b, x.value->dtype)),
                      windows_take(b, x.place, dim, w, hlo_constant_int(b, DTYPE_I32, 0, NULL, nowhere))};
     return reduce_dim(b, parts, dim + 1);

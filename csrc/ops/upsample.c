@@ -123,7 +123,8 @@ static bool resize_axis_init(hlo_builder *b, const resize_rule *r, int64_t in, i
 
 /* ---- weighted sums along one axis ---- */
 
-enum { MATRIX_LIMIT = 1 << 16 }; /* elements of an [out, in] matrix beyond which taps are gathered */
+/* Elements of an [out, in] matrix beyond which taps are gathered. High, because on TPUs a gather costs far more than a product. */
+enum { MATRIX_LIMIT = 1 << 21 };
 
 static hlo_value tap_constant(hlo_builder *b, const resize_axis *a, hlo_value flat) {
     int64_t dims[2] = {a->out, a->taps};

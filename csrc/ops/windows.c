@@ -90,8 +90,28 @@ hlo_value windows_take(hlo_builder *b, hlo_value x, int dim, const axis_windows 
     return hlo_select(b, inside, y, fill);
 }
 
+hlo_value windows_slice(hlo_builder *b, hlo_value x, int dim, const axis_windows *w, int64_t i) {
+    return hlo_slice_dim(b, x, dim, w->start[i], w->start[i] + w->length[i], 1);
+}
+
+bool windows_few(const axis_windows *w) {
+    return w->longest > 1 && w->count > 0 && w->count <= WINDOWS_MAX_SLICES && !windows_tile(w);
+}
+
+/* Window by window: no element is read more often than windows hold it, where a gather makes TPUs write all of them out. */
+static hlo_value sum_slices(hlo_builder *b, hlo_value x, int dim, const axis_windows *w) {
+    hlo_value sums[WINDOWS_MAX_SLICES];
+    int64_t along = dim;
+    for (int64_t i = 0; i < w->count; i++) {
+        hlo_value part = hlo_reduce(b, HLO_REDUCE_ADD, windows_slice(b, x, dim, w, i), 1, &along);
+        sums[i] = hlo_unsqueeze_dim(b, part, dim);
+    }
+    return hlo_concatenate(b, (int)w->count, sums, dim);
+}
+
 hlo_value windows_sum(hlo_builder *b, hlo_value x, int dim, const axis_windows *w) {
     if (!x) return NULL;
+    if (windows_few(w)) return sum_slices(b, x, dim, w);
     int64_t along = dim + 1;
     return hlo_reduce(b, HLO_REDUCE_ADD, windows_take(b, x, dim, w, hlo_scalar(b, x->dtype, 0)), 1, &along);
 }

@@ -23,6 +23,10 @@ bool windows_tile(const axis_windows *w);
 
 /* x's elements along dim, window by window: [.., count, longest, ..], `fill` (a scalar) behind the end of a shorter window. */
 hlo_value windows_take(hlo_builder *b, hlo_value x, int dim, const axis_windows *w, hlo_value fill);
+/* Whether windows are better read one by one (windows_slice) than taken all at once: they are few and overlap or differ in length. */
+enum { WINDOWS_MAX_SLICES = 64 };
+bool windows_few(const axis_windows *w);
+hlo_value windows_slice(hlo_builder *b, hlo_value x, int dim, const axis_windows *w, int64_t i);
 /* The sum over each window: [.., count, ..]. */
 hlo_value windows_sum(hlo_builder *b, hlo_value x, int dim, const axis_windows *w);
 /* The lengths as a vector of type t, laid along dimension dim of a shape of this rank (the others 1). */

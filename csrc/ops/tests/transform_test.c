@@ -32,7 +32,7 @@ static void test_fourier(void) {
 
 /* A straight line resized linearly with aligned corners is the same line; so is a short axis (a matrix) and a long one (taps). */
 static void test_resized_line(void) {
-    enum { LONG = 400, RESULT = 700 };
+    enum { LONG = 1500, RESULT = 1700 };
     static float x[LONG], y[RESULT], expected[RESULT];
     int64_t in[2] = {5, LONG}, out[2] = {9, RESULT};
     for (int k = 0; k < 2; k++) {
