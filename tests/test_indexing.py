@@ -11,8 +11,8 @@ I, J = torch.tensor([3, 0, 3]), torch.tensor([1, 5, -1])
 def test_reads():
     for function in (
         lambda t, i, j: t[i], lambda t, i, j: t[:, j], lambda t, i, j: t[i, j], lambda t, i, j: t[i[:, None], j], lambda t, i, j: t[None, i, ..., 1:3],
-        lambda t, i, j: t[..., j][1], lambda t, i, j: t[i > 0] if False else t[t[:, 0] > 5], lambda t, i, j: t[t > 7], lambda t, i, j: t[[0, 2]], lambda t, i, j: t.t()[j],
-        lambda t, i, j: t.index_select(1, i), lambda t, i, j: t.gather(1, i.expand(4, 3)), lambda t, i, j: t.take(i), lambda t, i, j: t.take_along_dim(i.view(1, 3), 0),
+        lambda t, i, j: t[..., j][1], lambda t, i, j: t[t[:, 0] > 5], lambda t, i, j: t[t > 7], lambda t, i, j: t[[0, 2]], lambda t, i, j: t.t()[j],
+        lambda t, i, j: t.index_select(1, i), lambda t, i, j: t.gather(1, i.expand(4, 3)), lambda t, i, j: t.take(i), lambda t, i, j: t.take_along_dim(i.expand(4, 3), 1),
         lambda t, i, j: t.masked_select(t > 20), lambda t, i, j: (t > 20).nonzero(), lambda t, i, j: torch.where(t > 20), lambda t, i, j: t[i.int()],
         lambda t, i, j: t[1, i], lambda t, i, j: t[i][:, 2], lambda t, i, j: t[i.view(3, 1), 2:4],
     ):  # fmt: skip
