@@ -178,7 +178,8 @@ typedef struct {
     int64_t index_vector_dim;
     bool indices_are_sorted, unique_indices;
 } hlo_scatter_dims;
-/* Body: (current 0..n-1, update 0..n-1) -> n. Out-of-range updates are dropped. */
+/* Body: (current 0..n-1, update 0..n-1) -> n. Out-of-range updates are dropped. Give no value as two operands: XLA's CPU compiler
+ * then writes the first one's result to both (seen in jaxlib 0.10.2; equal values that it finds by itself count too). */
 void hlo_scatter(hlo_builder *b, int n, const hlo_value *operands, hlo_value indices, const hlo_value *updates, const hlo_scatter_dims *d, hlo_region *body, hlo_value *results);
 
 /* Condition: n arguments -> one bool scalar. Body: n arguments -> n results of the same types. */

@@ -9,12 +9,9 @@ struct hlo_region {
     hlo_region *parent;
     hlo_region *created_before; /* all regions of a builder, so that they can be freed */
     strbuf text;
-    int depth; /* 0: @main */
-    bool ended;
-    bool captures; /* an operation in it uses a value from outside other than a parameter of an enclosing region's own */
+    bool captures; /* it uses a value from outside */
     int n_arguments, n_results;
     const hlo_type *argument_types, *result_types;
-    const hlo_value *arguments;
 };
 
 typedef struct hlo_node {

@@ -16,7 +16,6 @@ static hlo_region *region_create(hlo_builder *b, int n, const hlo_type *types) {
     if (!copy) return hlo_out_of_memory(b);
     strbuf_init(&r->text);
     r->parent = b->region;
-    r->depth = b->region->depth + 1;
     r->created_before = b->last_created;
     b->last_created = r;
     r->n_arguments = n;
