@@ -10,19 +10,16 @@
  * 2209.05433); FNUZ (finite, one NaN, unsigned zero): arXiv 2206.02915, as StableHLO has them. */
 typedef struct {
     int exponent_bits, mantissa_bits, bias;
-    uint32_t largest;         /* finite magnitude */
-    uint32_t infinity;        /* what an overflow becomes */
+    uint32_t largest;  /* finite magnitude */
+    uint32_t infinity; /* what an overflow becomes */
     uint32_t nan;
     bool unsigned_zero; /* -0 is NaN's pattern */
 } small_float;
 
 static const small_float small_floats[DTYPE_COUNT] = {
-    [DTYPE_F8E4M3FN] = {4, 3, 7, 0x7E, 0x7F, 0x7F, false},
-    [DTYPE_F8E5M2] = {5, 2, 15, 0x7B, 0x7C, 0x7F, false},
-    [DTYPE_F8E4M3FNUZ] = {4, 3, 8, 0x7F, 0x80, 0x80, true},
-    [DTYPE_F8E5M2FNUZ] = {5, 2, 16, 0x7F, 0x80, 0x80, true},
-    [DTYPE_F16] = {5, 10, 15, 0x7BFF, 0x7C00, 0x7E00, false},
-    [DTYPE_BF16] = {8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0, false},
+    [DTYPE_F8E4M3FN] = {4, 3, 7, 0x7E, 0x7F, 0x7F, false},    [DTYPE_F8E5M2] = {5, 2, 15, 0x7B, 0x7C, 0x7F, false},
+    [DTYPE_F8E4M3FNUZ] = {4, 3, 8, 0x7F, 0x80, 0x80, true},   [DTYPE_F8E5M2FNUZ] = {5, 2, 16, 0x7F, 0x80, 0x80, true},
+    [DTYPE_F16] = {5, 10, 15, 0x7BFF, 0x7C00, 0x7E00, false}, [DTYPE_BF16] = {8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0, false},
 };
 
 /* Rounds to nearest, ties to even. PyTorch makes these types from float: so does this. */
@@ -176,7 +173,8 @@ static double largest_real(dtype t) {
 }
 
 static hlo_value extreme(hlo_builder *b, dtype t, bool low) {
-    if (dtype_is_complex(t)) return hlo_fail(b, STATUS_TYPE, "%s has no smallest or largest value", dtype_torch_name(t));
+    if (dtype_is_complex(t))
+        return hlo_fail(b, STATUS_TYPE, "%s has no smallest or largest value", dtype_torch_name(t));
     if (dtype_is_float(t)) return hlo_scalar(b, t, low ? -largest_real(t) : largest_real(t));
     if (!dtype_is_int(t)) return hlo_constant_int(b, t, 0, NULL, !low);
     int64_t top = (int64_t)(UINT64_MAX >> (64 - dtype_bits(t) + dtype_is_signed(t)));

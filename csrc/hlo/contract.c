@@ -15,18 +15,20 @@ static bool check_dot_sizes(hlo_builder *b, const char *what, hlo_value lhs, hlo
                             const int64_t *r) {
     for (int i = 0; i < n; i++)
         if (lhs->dims[l[i]] != rhs->dims[r[i]]) {
-            hlo_fail(b, STATUS_RUNTIME, "stablehlo.dot_general: %s dimension %lld of operand 0, %s, and %lld of operand 1, %s, differ",
+            hlo_fail(b, STATUS_RUNTIME,
+                     "stablehlo.dot_general: %s dimension %lld of operand 0, %s, and %lld of operand 1, %s, differ",
                      what, (long long)l[i], hlo_value_text(b, lhs), (long long)r[i], hlo_value_text(b, rhs));
             return false;
         }
     return true;
 }
 
-static bool check_dot_dims(hlo_builder *b, const char *what, hlo_value x, int n_batch, const int64_t *batch, int n_contract,
-                           const int64_t *contract) {
+static bool check_dot_dims(hlo_builder *b, const char *what, hlo_value x, int n_batch, const int64_t *batch,
+                           int n_contract, const int64_t *contract) {
     int64_t all[16];
     if (n_batch < 0 || n_batch > 8 || n_contract < 0 || n_contract > 8) {
-        hlo_fail(b, STATUS_INTERNAL, "stablehlo.dot_general: %d batch and %d contracting dimensions", n_batch, n_contract);
+        hlo_fail(b, STATUS_INTERNAL, "stablehlo.dot_general: %d batch and %d contracting dimensions", n_batch,
+                 n_contract);
         return false;
     }
     memcpy(all, batch, sizeof(int64_t) * (size_t)n_batch);
@@ -75,15 +77,16 @@ hlo_value hlo_dot_general(hlo_builder *b, hlo_value lhs, hlo_value rhs, const hl
 /* ---- convolution ---- */
 
 void hlo_convolution_dims_init(hlo_convolution_dims *d, int spatial) {
-    *d = (hlo_convolution_dims){.spatial = spatial, .feature_groups = 1, .batch_groups = 1, .lhs_feature = 1, .rhs_input = 1,
-                                .out_feature = 1};
+    *d = (hlo_convolution_dims){
+        .spatial = spatial, .feature_groups = 1, .batch_groups = 1, .lhs_feature = 1, .rhs_input = 1, .out_feature = 1};
     for (int i = 0; i < 6; i++) d->stride[i] = d->lhs_dilation[i] = d->rhs_dilation[i] = 1;
 }
 
 /* Which dimensions hold the spatial sizes: all but these two, in order. */
 static bool spatial_dims(hlo_builder *b, const char *what, int rank, int first, int second, int *spatial) {
     if (first < 0 || second < 0 || first >= rank || second >= rank || first == second) {
-        hlo_fail(b, STATUS_INTERNAL, "stablehlo.convolution: dimensions %d and %d of %s, of %d dimensions", first, second, what, rank);
+        hlo_fail(b, STATUS_INTERNAL, "stablehlo.convolution: dimensions %d and %d of %s, of %d dimensions", first,
+                 second, what, rank);
         return false;
     }
     for (int d = 0, n = 0; d < rank; d++)
@@ -91,14 +94,18 @@ static bool spatial_dims(hlo_builder *b, const char *what, int rank, int first, 
     return true;
 }
 
-static void append_layout(strbuf *out, int rank, int first, const char *first_name, int second, const char *second_name) {
+static void append_layout(strbuf *out, int rank, int first, const char *first_name, int second,
+                          const char *second_name) {
     int spatial = 0;
     strbuf_puts(out, "[");
     for (int d = 0; d < rank; d++) {
         if (d) strbuf_puts(out, ", ");
-        if (d == first) strbuf_puts(out, first_name);
-        else if (d == second) strbuf_puts(out, second_name);
-        else strbuf_printf(out, "%d", spatial++);
+        if (d == first)
+            strbuf_puts(out, first_name);
+        else if (d == second)
+            strbuf_puts(out, second_name);
+        else
+            strbuf_printf(out, "%d", spatial++);
     }
     strbuf_puts(out, "]");
 }
@@ -116,12 +123,14 @@ static bool check_groups(hlo_builder *b, const hlo_convolution_dims *d, hlo_valu
         lhs->dims[d->lhs_batch] % d->batch_groups == 0)
         return true;
     hlo_fail(b, STATUS_RUNTIME,
-             "stablehlo.convolution: operand 0, %s, and the kernel, operand 1, %s, do not fit %lld feature groups and %lld batch groups",
+             "stablehlo.convolution: operand 0, %s, and the kernel, operand 1, %s, do not fit %lld feature groups and "
+             "%lld batch groups",
              hlo_value_text(b, lhs), hlo_value_text(b, rhs), (long long)d->feature_groups, (long long)d->batch_groups);
     return false;
 }
 
-static bool convolution_result(hlo_builder *b, hlo_value lhs, hlo_value rhs, const hlo_convolution_dims *d, int64_t *dims) {
+static bool convolution_result(hlo_builder *b, hlo_value lhs, hlo_value rhs, const hlo_convolution_dims *d,
+                               int64_t *dims) {
     int rank = d->spatial + 2, l[8], r[8], o[8];
     if (!spatial_dims(b, "operand 0", rank, d->lhs_batch, d->lhs_feature, l) ||
         !spatial_dims(b, "operand 1", rank, d->rhs_output, d->rhs_input, r) ||
@@ -133,8 +142,11 @@ static bool convolution_result(hlo_builder *b, hlo_value lhs, hlo_value rhs, con
         int64_t size = dilated(lhs->dims[l[i]], d->lhs_dilation[i]) + d->low[i] + d->high[i];
         int64_t window = dilated(rhs->dims[r[i]], d->rhs_dilation[i]);
         if (d->stride[i] < 1 || d->lhs_dilation[i] < 1 || d->rhs_dilation[i] < 1 || size < 0) {
-            hlo_fail(b, STATUS_RUNTIME, "stablehlo.convolution: stride %lld, dilations %lld and %lld, padded size %lld in spatial dimension %d",
-                     (long long)d->stride[i], (long long)d->lhs_dilation[i], (long long)d->rhs_dilation[i], (long long)size, i);
+            hlo_fail(
+                b, STATUS_RUNTIME,
+                "stablehlo.convolution: stride %lld, dilations %lld and %lld, padded size %lld in spatial dimension %d",
+                (long long)d->stride[i], (long long)d->lhs_dilation[i], (long long)d->rhs_dilation[i], (long long)size,
+                i);
             return false;
         }
         dims[o[i]] = window > size ? 0 : (size - window) / d->stride[i] + 1;
@@ -165,7 +177,8 @@ hlo_value hlo_convolution(hlo_builder *b, hlo_value lhs, hlo_value rhs, const hl
     const char *name = "stablehlo.convolution";
     hlo_value operands[2] = {lhs, rhs};
     if (!hlo_ready(b, 2, operands) || !hlo_check_dtype(b, name, 1, rhs, lhs->dtype)) return NULL;
-    if (d->spatial < 0 || d->spatial > 6) return hlo_fail(b, STATUS_NOT_IMPLEMENTED, "%s: %d spatial dimensions", name, d->spatial);
+    if (d->spatial < 0 || d->spatial > 6)
+        return hlo_fail(b, STATUS_NOT_IMPLEMENTED, "%s: %d spatial dimensions", name, d->spatial);
     for (int i = 0; i < 2; i++)
         if (operands[i]->rank != d->spatial + 2)
             return hlo_fail(b, STATUS_RUNTIME, "%s: operand %d, %s, must have %d dimensions", name, i,

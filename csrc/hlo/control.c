@@ -5,7 +5,8 @@ static void clear(int n, hlo_value *results) {
     for (int i = 0; i < n; i++) results[i] = NULL;
 }
 
-void hlo_while(hlo_builder *b, int n, const hlo_value *init, hlo_region *condition, hlo_region *body, hlo_value *results) {
+void hlo_while(hlo_builder *b, int n, const hlo_value *init, hlo_region *condition, hlo_region *body,
+               hlo_value *results) {
     const char *name = "stablehlo.while";
     hlo_region *regions[2] = {condition, body};
     hlo_type predicate = {DTYPE_BOOL, 0, NULL}, *types = ARENA_NEW(b->arena, hlo_type, n);
@@ -17,8 +18,14 @@ void hlo_while(hlo_builder *b, int n, const hlo_value *init, hlo_region *conditi
         clear(n, results);
         return;
     }
-    hlo_operation o = {.name = name, .n_operands = n, .operands = init, .n_regions = 2, .regions = regions,
-                       .may_capture = true, .n_results = n, .types = types};
+    hlo_operation o = {.name = name,
+                       .n_operands = n,
+                       .operands = init,
+                       .n_regions = 2,
+                       .regions = regions,
+                       .may_capture = true,
+                       .n_results = n,
+                       .types = types};
     hlo_emit(b, &o, results);
 }
 
@@ -28,8 +35,10 @@ static bool check_branches(hlo_builder *b, const char *name, int branches, hlo_r
         if (!regions[i]) return false;
     for (int i = 0; i < branches; i++) {
         if (regions[0]->n_results != n)
-            return hlo_fail(b, STATUS_INTERNAL, "%s: branch 0 has %d results, expected %d", name, regions[0]->n_results, n) != NULL;
-        if (!hlo_check_region(b, name, i ? "other branch" : "first branch", regions[i], 0, NULL, n, regions[0]->result_types))
+            return hlo_fail(b, STATUS_INTERNAL, "%s: branch 0 has %d results, expected %d", name, regions[0]->n_results,
+                            n) != NULL;
+        if (!hlo_check_region(b, name, i ? "other branch" : "first branch", regions[i], 0, NULL, n,
+                              regions[0]->result_types))
             return false;
     }
     return true;
@@ -43,7 +52,13 @@ void hlo_case(hlo_builder *b, hlo_value index, int branches, hlo_region **region
         hlo_fail(b, STATUS_TYPE, "%s: operand 0, %s, must be an i32 scalar", name, hlo_value_text(b, index));
         return;
     }
-    hlo_operation o = {.name = name, .n_operands = 1, .operands = &index, .n_regions = branches, .regions = regions,
-                       .may_capture = true, .n_results = n, .types = regions[0]->result_types};
+    hlo_operation o = {.name = name,
+                       .n_operands = 1,
+                       .operands = &index,
+                       .n_regions = branches,
+                       .regions = regions,
+                       .may_capture = true,
+                       .n_results = n,
+                       .types = regions[0]->result_types};
     hlo_emit(b, &o, results);
 }

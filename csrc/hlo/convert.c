@@ -8,16 +8,19 @@ static hlo_value convert_once(hlo_builder *b, hlo_value x, dtype t) {
     return hlo_emit_one(b, "stablehlo.convert", 1, &x, t, x->rank, x->dims);
 }
 
-/* The integer type that PyTorch's CPU kernels truncate a float to before they cut it down to `t`: c10/util/TypeCast.h for
- * uint8; for the others the conversion instruction of the hardware, which has 32 and 64 bits. */
+/* The integer type that PyTorch's CPU kernels truncate a float to before they cut it down to `t`: c10/util/TypeCast.h
+ * for uint8; for the others the conversion instruction of the hardware, which has 32 and 64 bits. */
 static dtype truncation_type(dtype t) {
     switch (t) {
         case DTYPE_I8:
         case DTYPE_I16:
-        case DTYPE_U16: return DTYPE_I32;
+        case DTYPE_U16:
+            return DTYPE_I32;
         case DTYPE_U8:
-        case DTYPE_U32: return DTYPE_I64;
-        default: return t;
+        case DTYPE_U32:
+            return DTYPE_I64;
+        default:
+            return t;
     }
 }
 
@@ -67,7 +70,8 @@ static hlo_value bitcast(hlo_builder *b, hlo_value x, dtype t) {
         dims[rank++] = from / to;
     } else if (from < to) {
         if (rank == 0 || dims[rank - 1] != to / from)
-            return hlo_fail(b, STATUS_RUNTIME, "stablehlo.bitcast_convert: operand 0, %s, to %s: its last dimension must be %d",
+            return hlo_fail(b, STATUS_RUNTIME,
+                            "stablehlo.bitcast_convert: operand 0, %s, to %s: its last dimension must be %d",
                             hlo_value_text(b, x), dtype_hlo_name(t), to / from);
         rank--;
     }
@@ -84,7 +88,8 @@ static hlo_value of_parts(hlo_builder *b, hlo_value x) {
     if (!x) return NULL;
     int last = x->rank - 1;
     if (last < 0 || x->dims[last] != 2)
-        return hlo_fail(b, STATUS_RUNTIME, "stablehlo.bitcast_convert: operand 0, %s, is no pair of real and imaginary parts",
+        return hlo_fail(b, STATUS_RUNTIME,
+                        "stablehlo.bitcast_convert: operand 0, %s, is no pair of real and imaginary parts",
                         hlo_value_text(b, x));
     hlo_value re = hlo_squeeze_dim(b, hlo_slice_dim(b, x, last, 0, 1, 1), last);
     hlo_value im = hlo_squeeze_dim(b, hlo_slice_dim(b, x, last, 1, 2, 1), last);
@@ -132,8 +137,8 @@ hlo_value hlo_reduce_precision(hlo_builder *b, hlo_value x, int exponent_bits, i
     if (!dtype_is_float(x->dtype))
         return hlo_fail(b, STATUS_TYPE, "stablehlo.reduce_precision: operand 0, %s, is no float", hlo_value_text(b, x));
     if (exponent_bits < 1 || mantissa_bits < 0)
-        return hlo_fail(b, STATUS_VALUE, "stablehlo.reduce_precision: %d exponent bits and %d mantissa bits", exponent_bits,
-                        mantissa_bits);
+        return hlo_fail(b, STATUS_VALUE, "stablehlo.reduce_precision: %d exponent bits and %d mantissa bits",
+                        exponent_bits, mantissa_bits);
     hlo_attribute(b, "exponent_bits", "%d : i32", exponent_bits);
     hlo_attribute(b, "mantissa_bits", "%d : i32", mantissa_bits);
     return hlo_emit_one(b, "stablehlo.reduce_precision", 1, &x, x->dtype, x->rank, x->dims);

@@ -6,10 +6,14 @@ enum { B = 1, S = 2, U = 4, I = S | U, F = 8, C = 16 };
 
 static int kind_of(dtype t) {
     switch (dtype_get_kind(t)) {
-        case DTYPE_KIND_BOOL: return B;
-        case DTYPE_KIND_INT: return dtype_is_signed(t) ? S : U;
-        case DTYPE_KIND_FLOAT: return F;
-        case DTYPE_KIND_COMPLEX: return C;
+        case DTYPE_KIND_BOOL:
+            return B;
+        case DTYPE_KIND_INT:
+            return dtype_is_signed(t) ? S : U;
+        case DTYPE_KIND_FLOAT:
+            return F;
+        case DTYPE_KIND_COMPLEX:
+            return C;
     }
     return 0;
 }
@@ -22,8 +26,8 @@ typedef struct {
     result_rule result;
 } elementwise_row;
 
-/* StableHLO specification, "Ops"; CHLO: stablehlo/dialect/ChloOps.td. Not all that they permit: XLA refuses the cube root of
- * complex numbers, and its CPU compiler dies of their remainder. */
+/* StableHLO specification, "Ops"; CHLO: stablehlo/dialect/ChloOps.td. Not all that they permit: XLA refuses the cube
+ * root of complex numbers, and its CPU compiler dies of their remainder. */
 #define ROW(dialect, name, kinds, ...) [ROW_##name] = {dialect "." #name, kinds, __VA_ARGS__}
 #define X(name) ROW_##name,
 enum { HLO_UNARY_TABLE(X) HLO_CHLO_UNARY_TABLE(X) HLO_BINARY_TABLE(X) HLO_CHLO_BINARY_TABLE(X) ROW_COUNT };
@@ -96,10 +100,14 @@ static const elementwise_row rows[ROW_COUNT] = {
 
 static dtype result_type(result_rule rule, dtype t) {
     switch (rule) {
-        case RESULT_SAME: return t;
-        case RESULT_REAL: return dtype_real(t);
-        case RESULT_COMPLEX: return dtype_complex(t);
-        case RESULT_BOOL: return DTYPE_BOOL;
+        case RESULT_SAME:
+            return t;
+        case RESULT_REAL:
+            return dtype_real(t);
+        case RESULT_COMPLEX:
+            return dtype_complex(t);
+        case RESULT_BOOL:
+            return DTYPE_BOOL;
     }
     return t;
 }
@@ -148,7 +156,8 @@ HLO_CHLO_UNARY_TABLE(X)
 /* ---- binary ---- */
 
 /* PyTorch's broadcasting: shapes align at the right, sizes of 1 stretch. */
-static bool broadcast_shape(hlo_builder *b, const char *operation, int n, const hlo_value *x, int *rank, int64_t *dims) {
+static bool broadcast_shape(hlo_builder *b, const char *operation, int n, const hlo_value *x, int *rank,
+                            int64_t *dims) {
     *rank = 0;
     for (int i = 0; i < n; i++)
         if (x[i]->rank > *rank) *rank = x[i]->rank;
@@ -159,8 +168,8 @@ static bool broadcast_shape(hlo_builder *b, const char *operation, int n, const 
             if (size == 1 || size == *to) continue;
             if (*to != 1) {
                 hlo_fail(b, STATUS_RUNTIME,
-                         "%s: the size of operand %d, %s, in dimension %d must match the size %lld of the others", operation,
-                         i, hlo_value_text(b, x[i]), d, (long long)*to);
+                         "%s: the size of operand %d, %s, in dimension %d must match the size %lld of the others",
+                         operation, i, hlo_value_text(b, x[i]), d, (long long)*to);
                 return false;
             }
             *to = size;
@@ -181,11 +190,13 @@ static bool broadcast(hlo_builder *b, const char *operation, int n, hlo_value *x
 static hlo_value binary(hlo_builder *b, int row, hlo_value x, hlo_value y) {
     const elementwise_row *r = &rows[row];
     hlo_value operands[2] = {x, y};
-    if (!hlo_ready(b, 2, operands) || !check_kind(b, r, 0, x) || !hlo_check_dtype(b, r->name, 1, y, x->dtype)) return NULL;
+    if (!hlo_ready(b, 2, operands) || !check_kind(b, r, 0, x) || !hlo_check_dtype(b, r->name, 1, y, x->dtype))
+        return NULL;
     if (r->result == RESULT_COMPLEX && x->dtype != DTYPE_F32 && x->dtype != DTYPE_F64)
         return hlo_fail(b, STATUS_TYPE, "%s: operand 0, %s, is neither f32 nor f64", r->name, hlo_value_text(b, x));
     if (!broadcast(b, r->name, 2, operands, 0)) return NULL;
-    return hlo_emit_one(b, r->name, 2, operands, result_type(r->result, x->dtype), operands[0]->rank, operands[0]->dims);
+    return hlo_emit_one(b, r->name, 2, operands, result_type(r->result, x->dtype), operands[0]->rank,
+                        operands[0]->dims);
 }
 
 #define X(name) \
@@ -208,10 +219,11 @@ hlo_value hlo_compare(hlo_builder *b, hlo_direction d, hlo_value x, hlo_value y)
 
 #define X(name, D) \
     hlo_value hlo_##name(hlo_builder *b, hlo_value x, hlo_value y) { return hlo_compare(b, HLO_##D, x, y); }
-X(eq, EQ) X(ne, NE) X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
+X(eq, EQ)
+X(ne, NE) X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
 #undef X
 
-hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false) {
+    hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false) {
     hlo_value operands[3] = {predicate, on_true, on_false};
     const char *name = "stablehlo.select";
     if (!hlo_ready(b, 3, operands) || !hlo_check_dtype(b, name, 0, predicate, DTYPE_BOOL) ||

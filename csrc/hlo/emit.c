@@ -1,4 +1,5 @@
-/* One operation as text, in MLIR's generic form: "stablehlo.add"(%1, %2) <{attributes}> ({regions}) : (types) -> types. */
+/* One operation as text, in MLIR's generic form: "stablehlo.add"(%1, %2) <{attributes}> ({regions}) : (types) -> types.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,14 +53,16 @@ static bool check_type(hlo_builder *b, const hlo_type *t) {
         return false;
     }
     if (t->rank < 0 || t->rank > HLO_MAX_RANK) {
-        hlo_fail(b, STATUS_NOT_IMPLEMENTED, "a value of %d dimensions; at most %d are supported", t->rank, HLO_MAX_RANK);
+        hlo_fail(b, STATUS_NOT_IMPLEMENTED, "a value of %d dimensions; at most %d are supported", t->rank,
+                 HLO_MAX_RANK);
         return false;
     }
     int64_t bytes = (int64_t)dtype_bytes(t->dtype);
     bool overflow = false;
     for (int d = 0; d < t->rank; d++) {
         if (t->dims[d] < 0) {
-            hlo_fail(b, STATUS_RUNTIME, "a value with the negative size %lld in dimension %d", (long long)t->dims[d], d);
+            hlo_fail(b, STATUS_RUNTIME, "a value with the negative size %lld in dimension %d", (long long)t->dims[d],
+                     d);
             return false;
         }
         overflow |= __builtin_mul_overflow(bytes, t->dims[d] ? t->dims[d] : 1, &bytes);
@@ -121,7 +124,9 @@ void hlo_attribute_int(hlo_builder *b, const char *name, int64_t v) {
     hlo_attribute(b, name, "%lld : i64", (long long)v);
 }
 
-void hlo_attribute_bool(hlo_builder *b, const char *name, bool v) { hlo_attribute(b, name, "%s", v ? "true" : "false"); }
+void hlo_attribute_bool(hlo_builder *b, const char *name, bool v) {
+    hlo_attribute(b, name, "%s", v ? "true" : "false");
+}
 
 void hlo_attribute_padding(hlo_builder *b, int n, const int64_t *low, const int64_t *high) {
     strbuf *out = &b->attributes;
@@ -254,8 +259,8 @@ bool hlo_check_dims(hlo_builder *b, const char *operation, const char *what, int
     }
     for (int i = 0; i < n; i++) {
         if (dims[i] < 0 || dims[i] >= rank) {
-            hlo_fail(b, STATUS_INDEX, "%s: %s hold %lld, of a value of %d dimensions", operation, what, (long long)dims[i],
-                     rank);
+            hlo_fail(b, STATUS_INDEX, "%s: %s hold %lld, of a value of %d dimensions", operation, what,
+                     (long long)dims[i], rank);
             return false;
         }
         if (seen >> dims[i] & 1) {

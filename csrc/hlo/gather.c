@@ -15,7 +15,8 @@ static bool contains(int n, const int64_t *list, int64_t v) {
     return false;
 }
 
-/* What gather and scatter ask of the indices: integers; vectors as long as the map; batching dimensions of equal sizes. */
+/* What gather and scatter ask of the indices: integers; vectors as long as the map; batching dimensions of equal sizes.
+ */
 static bool check_indices(hlo_builder *b, const char *name, hlo_value operand, int index, hlo_value indices,
                           int64_t vector_dim, int n_map, const int64_t *map, int n_batch, const int64_t *operand_batch,
                           const int64_t *indices_batch) {
@@ -25,8 +26,8 @@ static bool check_indices(hlo_builder *b, const char *name, hlo_value operand, i
     }
     int64_t length = vector_dim >= 0 && vector_dim < indices->rank ? indices->dims[vector_dim] : 1;
     if (vector_dim < 0 || vector_dim > indices->rank || length != n_map) {
-        hlo_fail(b, STATUS_INTERNAL, "%s: operand %d, %s, must hold vectors of %d indices in dimension %lld", name, index,
-                 hlo_value_text(b, indices), n_map, (long long)vector_dim);
+        hlo_fail(b, STATUS_INTERNAL, "%s: operand %d, %s, must hold vectors of %d indices in dimension %lld", name,
+                 index, hlo_value_text(b, indices), n_map, (long long)vector_dim);
         return false;
     }
     if (!hlo_check_dims(b, name, "indexed dimensions", operand->rank, n_map, map) ||
@@ -35,7 +36,8 @@ static bool check_indices(hlo_builder *b, const char *name, hlo_value operand, i
         return false;
     for (int i = 0; i < n_batch; i++)
         if (operand->dims[operand_batch[i]] != indices->dims[indices_batch[i]]) {
-            hlo_fail(b, STATUS_RUNTIME, "%s: batching dimension %lld of operand 0, %s, and %lld of operand %d, %s, differ", name,
+            hlo_fail(b, STATUS_RUNTIME,
+                     "%s: batching dimension %lld of operand 0, %s, and %lld of operand %d, %s, differ", name,
                      (long long)operand_batch[i], hlo_value_text(b, operand), (long long)indices_batch[i], index,
                      hlo_value_text(b, indices));
             return false;
@@ -45,22 +47,24 @@ static bool check_indices(hlo_builder *b, const char *name, hlo_value operand, i
 
 /* ---- gather ---- */
 
-static bool gather_result(hlo_builder *b, const char *name, hlo_value operand, hlo_value indices, const hlo_gather_dims *d,
-                          int *rank, int64_t *dims) {
+static bool gather_result(hlo_builder *b, const char *name, hlo_value operand, hlo_value indices,
+                          const hlo_gather_dims *d, int *rank, int64_t *dims) {
     int64_t batch[HLO_MAX_RANK], offset[HLO_MAX_RANK];
     int n_batch = batch_sizes(indices, d->index_vector_dim, batch), n_offset = 0;
     for (int i = 0; i < operand->rank; i++) {
-        bool dropped = contains(d->n_collapsed, d->collapsed_dims, i) || contains(d->n_operand_batch, d->operand_batch_dims, i);
+        bool dropped =
+            contains(d->n_collapsed, d->collapsed_dims, i) || contains(d->n_operand_batch, d->operand_batch_dims, i);
         if (d->slice_sizes[i] < 0 || d->slice_sizes[i] > operand->dims[i] || (dropped && d->slice_sizes[i] > 1)) {
-            hlo_fail(b, STATUS_INDEX, "%s: a slice of %lld in dimension %d of operand 0, %s", name, (long long)d->slice_sizes[i], i,
-                     hlo_value_text(b, operand));
+            hlo_fail(b, STATUS_INDEX, "%s: a slice of %lld in dimension %d of operand 0, %s", name,
+                     (long long)d->slice_sizes[i], i, hlo_value_text(b, operand));
             return false;
         }
         if (!dropped) offset[n_offset++] = d->slice_sizes[i];
     }
     *rank = n_batch + n_offset;
     if (n_offset != d->n_offset || *rank > HLO_MAX_RANK) {
-        hlo_fail(b, STATUS_INTERNAL, "%s: %d offset dimensions, expected %d of a result of %d dimensions", name, d->n_offset, n_offset, *rank);
+        hlo_fail(b, STATUS_INTERNAL, "%s: %d offset dimensions, expected %d of a result of %d dimensions", name,
+                 d->n_offset, n_offset, *rank);
         return false;
     }
     if (!hlo_check_dims(b, name, "offset dimensions", *rank, n_offset, d->offset_dims)) return false;
@@ -96,22 +100,23 @@ hlo_value hlo_gather(hlo_builder *b, hlo_value operand, hlo_value indices, const
 /* ---- scatter ---- */
 
 /* An update holds the indices' batch dimensions and, at update_window_dims, a window that fits the operand. */
-static bool check_update(hlo_builder *b, const char *name, hlo_value operand, hlo_value indices, int index, hlo_value update,
-                         const hlo_scatter_dims *d) {
+static bool check_update(hlo_builder *b, const char *name, hlo_value operand, hlo_value indices, int index,
+                         hlo_value update, const hlo_scatter_dims *d) {
     int64_t batch[HLO_MAX_RANK], limit[HLO_MAX_RANK];
     int n_batch = batch_sizes(indices, d->index_vector_dim, batch), n_window = 0;
     for (int i = 0; i < operand->rank; i++)
         if (!contains(d->n_inserted, d->inserted_window_dims, i) && !contains(d->n_input_batch, d->input_batch_dims, i))
             limit[n_window++] = operand->dims[i];
     bool fits = n_window == d->n_window && update->rank == n_batch + n_window;
-    if (fits && !hlo_check_dims(b, name, "update window dimensions", update->rank, d->n_window, d->update_window_dims)) return false;
+    if (fits && !hlo_check_dims(b, name, "update window dimensions", update->rank, d->n_window, d->update_window_dims))
+        return false;
     for (int i = 0, next_batch = 0, next_window = 0; fits && i < update->rank; i++) {
         bool window = contains(d->n_window, d->update_window_dims, i);
         fits = window ? update->dims[i] <= limit[next_window++] : update->dims[i] == batch[next_batch++];
     }
     if (!fits)
-        hlo_fail(b, STATUS_RUNTIME, "%s: operand %d, the update %s, does not fit the operand %s with the indices %s", name, index,
-                 hlo_value_text(b, update), hlo_value_text(b, operand), hlo_value_text(b, indices));
+        hlo_fail(b, STATUS_RUNTIME, "%s: operand %d, the update %s, does not fit the operand %s with the indices %s",
+                 name, index, hlo_value_text(b, update), hlo_value_text(b, operand), hlo_value_text(b, indices));
     return fits;
 }
 
@@ -126,8 +131,8 @@ static bool check_scatter(hlo_builder *b, const char *name, int n, const hlo_val
         if (!hlo_check_dtype(b, name, n + 1 + i, updates[i], operands[i]->dtype)) return false;
         types[i] = types[n + i] = (hlo_type){operands[i]->dtype, 0, NULL};
     }
-    if (!check_indices(b, name, operands[0], n, indices, d->index_vector_dim, d->n_scatter_map, d->scatter_dims_to_operand,
-                       d->n_input_batch, d->input_batch_dims, d->indices_batch_dims) ||
+    if (!check_indices(b, name, operands[0], n, indices, d->index_vector_dim, d->n_scatter_map,
+                       d->scatter_dims_to_operand, d->n_input_batch, d->input_batch_dims, d->indices_batch_dims) ||
         !hlo_check_dims(b, name, "inserted dimensions", operands[0]->rank, d->n_inserted, d->inserted_window_dims))
         return false;
     for (int i = 0; i < n; i++)
@@ -168,7 +173,12 @@ void hlo_scatter(hlo_builder *b, int n, const hlo_value *operands, hlo_value ind
     }
     all[n] = indices;
     scatter_attributes(b, d);
-    hlo_operation o = {.name = name, .n_operands = 2 * n + 1, .operands = all, .n_regions = 1, .regions = &body,
-                       .n_results = n, .types = types};
+    hlo_operation o = {.name = name,
+                       .n_operands = 2 * n + 1,
+                       .operands = all,
+                       .n_regions = 1,
+                       .regions = &body,
+                       .n_results = n,
+                       .types = types};
     hlo_emit(b, &o, results);
 }

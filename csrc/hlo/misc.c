@@ -20,7 +20,8 @@ hlo_value hlo_cholesky(hlo_builder *b, hlo_value x, bool lower) {
     return hlo_emit_one(b, name, 1, &x, x->dtype, x->rank, x->dims);
 }
 
-hlo_value hlo_triangular_solve(hlo_builder *b, hlo_value a, hlo_value x, bool left, bool lower, bool unit_diagonal, int transpose) {
+hlo_value hlo_triangular_solve(hlo_builder *b, hlo_value a, hlo_value x, bool left, bool lower, bool unit_diagonal,
+                               int transpose) {
     static const char *const names[] = {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"};
     const char *name = "stablehlo.triangular_solve";
     hlo_value operands[2] = {a, x};
@@ -47,7 +48,8 @@ hlo_value hlo_fft(hlo_builder *b, hlo_value x, hlo_fft_type type, int n, const i
     if (!hlo_ready(b, 1, &x)) return NULL;
     bool real_input = type == HLO_RFFT;
     if (real_input ? x->dtype != DTYPE_F32 && x->dtype != DTYPE_F64 : !dtype_is_complex(x->dtype))
-        return hlo_fail(b, STATUS_TYPE, "%s: operand 0, %s, is of a type that %s does not take", name, hlo_value_text(b, x), names[type]);
+        return hlo_fail(b, STATUS_TYPE, "%s: operand 0, %s, is of a type that %s does not take", name,
+                        hlo_value_text(b, x), names[type]);
     if (n < 1 || n > 3 || n > x->rank)
         return hlo_fail(b, STATUS_RUNTIME, "%s: %d dimensions of operand 0, %s", name, n, hlo_value_text(b, x));
     int64_t dims[HLO_MAX_RANK];
@@ -56,7 +58,8 @@ hlo_value hlo_fft(hlo_builder *b, hlo_value x, hlo_fft_type type, int n, const i
         int d = x->rank - n + i;
         int64_t expected = type == HLO_IRFFT && i == n - 1 ? lengths[i] / 2 + 1 : lengths[i];
         if (x->dims[d] != expected)
-            return hlo_fail(b, STATUS_RUNTIME, "%s: dimension %d of operand 0, %s, must be %lld", name, d, hlo_value_text(b, x), (long long)expected);
+            return hlo_fail(b, STATUS_RUNTIME, "%s: dimension %d of operand 0, %s, must be %lld", name, d,
+                            hlo_value_text(b, x), (long long)expected);
     }
     if (type == HLO_RFFT) dims[x->rank - 1] = lengths[n - 1] / 2 + 1;
     if (type == HLO_IRFFT) dims[x->rank - 1] = lengths[n - 1];
@@ -68,8 +71,8 @@ hlo_value hlo_fft(hlo_builder *b, hlo_value x, hlo_fft_type type, int n, const i
 
 /* ---- random bits, barriers, custom calls ---- */
 
-void hlo_rng_bit_generator(hlo_builder *b, hlo_value state, dtype t, int rank, const int64_t *dims, hlo_value *next_state,
-                           hlo_value *bits) {
+void hlo_rng_bit_generator(hlo_builder *b, hlo_value state, dtype t, int rank, const int64_t *dims,
+                           hlo_value *next_state, hlo_value *bits) {
     const char *name = "stablehlo.rng_bit_generator";
     hlo_value results[2] = {NULL, NULL};
     *next_state = *bits = NULL;
@@ -98,7 +101,8 @@ void hlo_optimization_barrier(hlo_builder *b, int n, const hlo_value *x, hlo_val
         return;
     }
     for (int i = 0; i < n; i++) types[i] = hlo_type_of(x[i]);
-    hlo_operation o = {.name = "stablehlo.optimization_barrier", .n_operands = n, .operands = x, .n_results = n, .types = types};
+    hlo_operation o = {
+        .name = "stablehlo.optimization_barrier", .n_operands = n, .operands = x, .n_results = n, .types = types};
     hlo_emit(b, &o, results);
 }
 
@@ -126,6 +130,7 @@ void hlo_custom_call(hlo_builder *b, const char *target, const char *backend_con
         strbuf_puts(&b->attributes, backend_config);
         hlo_attribute(b, "api_version", "4 : i32"); /* the version whose backend_config is a dictionary */
     }
-    hlo_operation o = {.name = "stablehlo.custom_call", .n_operands = n, .operands = operands, .n_results = n_results, .types = types};
+    hlo_operation o = {
+        .name = "stablehlo.custom_call", .n_operands = n, .operands = operands, .n_results = n_results, .types = types};
     hlo_emit(b, &o, results);
 }

@@ -4,13 +4,20 @@
 hlo_value hlo_combine(hlo_builder *b, hlo_reduction kind, hlo_value x, hlo_value y) {
     bool logical = x && x->dtype == DTYPE_BOOL;
     switch (kind) {
-        case HLO_REDUCE_ADD: return logical ? hlo_or(b, x, y) : hlo_add(b, x, y);
-        case HLO_REDUCE_MULTIPLY: return logical ? hlo_and(b, x, y) : hlo_multiply(b, x, y);
-        case HLO_REDUCE_MAXIMUM: return logical ? hlo_or(b, x, y) : hlo_maximum(b, x, y);
-        case HLO_REDUCE_MINIMUM: return logical ? hlo_and(b, x, y) : hlo_minimum(b, x, y);
-        case HLO_REDUCE_AND: return hlo_and(b, x, y);
-        case HLO_REDUCE_OR: return hlo_or(b, x, y);
-        case HLO_REDUCE_XOR: return hlo_xor(b, x, y);
+        case HLO_REDUCE_ADD:
+            return logical ? hlo_or(b, x, y) : hlo_add(b, x, y);
+        case HLO_REDUCE_MULTIPLY:
+            return logical ? hlo_and(b, x, y) : hlo_multiply(b, x, y);
+        case HLO_REDUCE_MAXIMUM:
+            return logical ? hlo_or(b, x, y) : hlo_maximum(b, x, y);
+        case HLO_REDUCE_MINIMUM:
+            return logical ? hlo_and(b, x, y) : hlo_minimum(b, x, y);
+        case HLO_REDUCE_AND:
+            return hlo_and(b, x, y);
+        case HLO_REDUCE_OR:
+            return hlo_or(b, x, y);
+        case HLO_REDUCE_XOR:
+            return hlo_xor(b, x, y);
     }
     return hlo_fail(b, STATUS_INTERNAL, "a reduction of unknown kind %d", (int)kind);
 }
@@ -19,11 +26,16 @@ hlo_value hlo_reduction_identity(hlo_builder *b, hlo_reduction kind, dtype t) {
     switch (kind) {
         case HLO_REDUCE_ADD:
         case HLO_REDUCE_OR:
-        case HLO_REDUCE_XOR: return hlo_constant_int(b, t, 0, NULL, 0);
-        case HLO_REDUCE_MULTIPLY: return hlo_constant_int(b, t, 0, NULL, 1);
-        case HLO_REDUCE_MAXIMUM: return hlo_min_value(b, t);
-        case HLO_REDUCE_MINIMUM: return hlo_max_value(b, t);
-        case HLO_REDUCE_AND: return hlo_constant_int(b, t, 0, NULL, -1);
+        case HLO_REDUCE_XOR:
+            return hlo_constant_int(b, t, 0, NULL, 0);
+        case HLO_REDUCE_MULTIPLY:
+            return hlo_constant_int(b, t, 0, NULL, 1);
+        case HLO_REDUCE_MAXIMUM:
+            return hlo_min_value(b, t);
+        case HLO_REDUCE_MINIMUM:
+            return hlo_max_value(b, t);
+        case HLO_REDUCE_AND:
+            return hlo_constant_int(b, t, 0, NULL, -1);
     }
     return hlo_fail(b, STATUS_INTERNAL, "a reduction of unknown kind %d", (int)kind);
 }
@@ -69,18 +81,23 @@ static void emit_reduction(hlo_builder *b, const char *name, int n, const hlo_va
         operands[n + i] = init[i];
         types[i] = (hlo_type){x[i]->dtype, rank, dims};
     }
-    hlo_operation o = {.name = name, .n_operands = 2 * n, .operands = operands, .n_regions = 1, .regions = &body,
-                       .n_results = n, .types = types};
+    hlo_operation o = {.name = name,
+                       .n_operands = 2 * n,
+                       .operands = operands,
+                       .n_regions = 1,
+                       .regions = &body,
+                       .n_results = n,
+                       .types = types};
     hlo_emit(b, &o, results);
 }
 
 /* ---- over dimensions ---- */
 
-void hlo_reduce_region(hlo_builder *b, int n, const hlo_value *x, const hlo_value *init, int n_dims, const int64_t *dims,
-                       hlo_region *body, hlo_value *results) {
+void hlo_reduce_region(hlo_builder *b, int n, const hlo_value *x, const hlo_value *init, int n_dims,
+                       const int64_t *dims, hlo_region *body, hlo_value *results) {
     const char *name = "stablehlo.reduce";
-    bool ok = check_reduction(b, name, n, x, init, body) &&
-              hlo_check_dims(b, name, "dimensions", x[0]->rank, n_dims, dims);
+    bool ok =
+        check_reduction(b, name, n, x, init, body) && hlo_check_dims(b, name, "dimensions", x[0]->rank, n_dims, dims);
     int64_t rest[HLO_MAX_RANK];
     int rank = 0;
     for (int d = 0; ok && d < x[0]->rank; d++) {
@@ -118,7 +135,8 @@ static bool window_result(hlo_builder *b, const char *name, hlo_value x, const h
         int64_t size = dilated(x->dims[d], w->base_dilation[d]) + w->low[d] + w->high[d];
         int64_t window = dilated(w->window[d], w->window_dilation[d]);
         if (w->window[d] < 1 || w->stride[d] < 1 || w->base_dilation[d] < 1 || w->window_dilation[d] < 1 || size < 0) {
-            hlo_fail(b, STATUS_RUNTIME, "%s: window %lld, stride %lld, dilations %lld and %lld in dimension %d of operand 0, %s", name,
+            hlo_fail(b, STATUS_RUNTIME,
+                     "%s: window %lld, stride %lld, dilations %lld and %lld in dimension %d of operand 0, %s", name,
                      (long long)w->window[d], (long long)w->stride[d], (long long)w->base_dilation[d],
                      (long long)w->window_dilation[d], d, hlo_value_text(b, x));
             return false;
@@ -152,8 +170,8 @@ hlo_value hlo_reduce_window(hlo_builder *b, hlo_reduction kind, hlo_value x, con
     return result;
 }
 
-hlo_value hlo_select_and_scatter(hlo_builder *b, hlo_value operand, hlo_value source, hlo_value init, const hlo_window *w,
-                                 hlo_region *select, hlo_region *scatter) {
+hlo_value hlo_select_and_scatter(hlo_builder *b, hlo_value operand, hlo_value source, hlo_value init,
+                                 const hlo_window *w, hlo_region *select, hlo_region *scatter) {
     const char *name = "stablehlo.select_and_scatter";
     hlo_value operands[3] = {operand, source, init};
     hlo_region *regions[2] = {select, scatter};
@@ -161,13 +179,16 @@ hlo_value hlo_select_and_scatter(hlo_builder *b, hlo_value operand, hlo_value so
     if (!hlo_ready(b, 3, operands) || !select || !scatter || !hlo_check_dtype(b, name, 1, source, operand->dtype) ||
         !hlo_check_dtype(b, name, 2, init, operand->dtype) || !window_result(b, name, operand, w, dims))
         return NULL;
-    hlo_type expected = {operand->dtype, operand->rank, dims}, scalar = {operand->dtype, 0, NULL}, is = hlo_type_of(source);
+    hlo_type expected = {operand->dtype, operand->rank, dims}, scalar = {operand->dtype, 0, NULL},
+             is = hlo_type_of(source);
     for (int d = 0; d < operand->rank; d++)
         if (w->window_dilation[d] != 1 || w->base_dilation[d] != 1)
             return hlo_fail(b, STATUS_NOT_IMPLEMENTED, "%s: a dilated window in dimension %d", name, d);
     if (!hlo_same_type(&is, &expected))
-        return hlo_fail(b, STATUS_RUNTIME, "%s: operand 1, %s, must be %s", name, hlo_value_text(b, source), hlo_type_text(b, &expected));
-    if (init->rank != 0) return hlo_fail(b, STATUS_RUNTIME, "%s: operand 2, %s, must be a scalar", name, hlo_value_text(b, init));
+        return hlo_fail(b, STATUS_RUNTIME, "%s: operand 1, %s, must be %s", name, hlo_value_text(b, source),
+                        hlo_type_text(b, &expected));
+    if (init->rank != 0)
+        return hlo_fail(b, STATUS_RUNTIME, "%s: operand 2, %s, must be a scalar", name, hlo_value_text(b, init));
     hlo_type pair[2] = {scalar, scalar}, predicate = {DTYPE_BOOL, 0, NULL};
     if (!hlo_check_region(b, name, "select region", select, 2, pair, 1, &predicate) ||
         !hlo_check_region(b, name, "scatter region", scatter, 2, pair, 1, &scalar))
@@ -176,8 +197,13 @@ hlo_value hlo_select_and_scatter(hlo_builder *b, hlo_value operand, hlo_value so
     hlo_attribute_ints(b, "window_strides", operand->rank, w->stride);
     hlo_attribute_padding(b, operand->rank, w->low, w->high);
     hlo_type type = hlo_type_of(operand);
-    hlo_operation o = {.name = name, .n_operands = 3, .operands = operands, .n_regions = 2, .regions = regions,
-                       .n_results = 1, .types = &type};
+    hlo_operation o = {.name = name,
+                       .n_operands = 3,
+                       .operands = operands,
+                       .n_regions = 2,
+                       .regions = regions,
+                       .n_results = 1,
+                       .types = &type};
     hlo_value result = NULL;
     hlo_emit(b, &o, &result);
     return result;

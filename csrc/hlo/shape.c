@@ -9,13 +9,15 @@ static bool same_dims(hlo_value x, int rank, const int64_t *dims) {
 
 static bool check_rank(hlo_builder *b, const char *name, int rank) {
     if (rank >= 0 && rank <= HLO_MAX_RANK) return true;
-    hlo_fail(b, STATUS_NOT_IMPLEMENTED, "%s: a result of %d dimensions; at most %d are supported", name, rank, HLO_MAX_RANK);
+    hlo_fail(b, STATUS_NOT_IMPLEMENTED, "%s: a result of %d dimensions; at most %d are supported", name, rank,
+             HLO_MAX_RANK);
     return false;
 }
 
 hlo_value hlo_broadcast_in_dim(hlo_builder *b, hlo_value x, int rank, const int64_t *dims, const int64_t *map) {
     const char *name = "stablehlo.broadcast_in_dim";
-    if (!hlo_ready(b, 1, &x) || !check_rank(b, name, rank) || !hlo_check_dims(b, name, "broadcast dimensions", rank, x->rank, map))
+    if (!hlo_ready(b, 1, &x) || !check_rank(b, name, rank) ||
+        !hlo_check_dims(b, name, "broadcast dimensions", rank, x->rank, map))
         return NULL;
     for (int d = 0; d < x->rank; d++)
         if (x->dims[d] != 1 && x->dims[d] != dims[map[d]])
@@ -50,7 +52,8 @@ hlo_value hlo_reshape(hlo_builder *b, hlo_value x, int rank, const int64_t *dims
 }
 
 hlo_value hlo_transpose(hlo_builder *b, hlo_value x, const int64_t *permutation) {
-    if (!hlo_ready(b, 1, &x) || !hlo_check_dims(b, "stablehlo.transpose", "the permutation's entries", x->rank, x->rank, permutation))
+    if (!hlo_ready(b, 1, &x) ||
+        !hlo_check_dims(b, "stablehlo.transpose", "the permutation's entries", x->rank, x->rank, permutation))
         return NULL;
     int64_t dims[HLO_MAX_RANK];
     bool identity = true;
@@ -101,8 +104,8 @@ hlo_value hlo_slice_dim(hlo_builder *b, hlo_value x, int dim, int64_t start, int
 static bool check_starts(hlo_builder *b, const char *name, int first, int rank, const hlo_value *start) {
     for (int i = 0; i < rank; i++) {
         if (start[i]->rank == 0 && dtype_is_int(start[i]->dtype) && start[i]->dtype == start[0]->dtype) continue;
-        hlo_fail(b, STATUS_TYPE, "%s: operand %d, %s, must be an integer scalar, of one type with the other starts", name,
-                 first + i, hlo_value_text(b, start[i]));
+        hlo_fail(b, STATUS_TYPE, "%s: operand %d, %s, must be an integer scalar, of one type with the other starts",
+                 name, first + i, hlo_value_text(b, start[i]));
         return false;
     }
     return true;
@@ -132,7 +135,8 @@ hlo_value hlo_dynamic_slice(hlo_builder *b, hlo_value x, const hlo_value *start,
 hlo_value hlo_dynamic_update_slice(hlo_builder *b, hlo_value x, hlo_value update, const hlo_value *start) {
     const char *name = "stablehlo.dynamic_update_slice";
     hlo_value operands[2 + HLO_MAX_RANK] = {x, update};
-    if (!hlo_ready(b, 2, operands) || !hlo_ready(b, x->rank, start) || !hlo_check_dtype(b, name, 1, update, x->dtype)) return NULL;
+    if (!hlo_ready(b, 2, operands) || !hlo_ready(b, x->rank, start) || !hlo_check_dtype(b, name, 1, update, x->dtype))
+        return NULL;
     if (update->rank != x->rank)
         return hlo_fail(b, STATUS_RUNTIME, "%s: operand 1, %s, has not the dimensions of operand 0, %s", name,
                         hlo_value_text(b, update), hlo_value_text(b, x));
@@ -149,7 +153,8 @@ hlo_value hlo_pad(hlo_builder *b, hlo_value x, hlo_value padding_value, const in
     hlo_value operands[2] = {x, padding_value};
     if (!hlo_ready(b, 2, operands) || !hlo_check_dtype(b, name, 1, padding_value, x->dtype)) return NULL;
     if (padding_value->rank != 0)
-        return hlo_fail(b, STATUS_RUNTIME, "%s: operand 1, %s, must be a scalar", name, hlo_value_text(b, padding_value));
+        return hlo_fail(b, STATUS_RUNTIME, "%s: operand 1, %s, must be a scalar", name,
+                        hlo_value_text(b, padding_value));
     int64_t dims[HLO_MAX_RANK], between[HLO_MAX_RANK];
     bool nothing = true;
     for (int d = 0; d < x->rank; d++) {
@@ -180,8 +185,8 @@ hlo_value hlo_concatenate(hlo_builder *b, int n, const hlo_value *x, int dim) {
         bool fits = x[i]->rank == x[0]->rank;
         for (int d = 0; fits && d < x[0]->rank; d++) fits = d == dim || x[i]->dims[d] == x[0]->dims[d];
         if (!fits)
-            return hlo_fail(b, STATUS_RUNTIME, "%s: operand %d, %s, does not go with operand 0, %s, along dimension %d", name, i,
-                            hlo_value_text(b, x[i]), hlo_value_text(b, x[0]), dim);
+            return hlo_fail(b, STATUS_RUNTIME, "%s: operand %d, %s, does not go with operand 0, %s, along dimension %d",
+                            name, i, hlo_value_text(b, x[i]), hlo_value_text(b, x[0]), dim);
         dims[dim] += x[i]->dims[dim];
     }
     hlo_attribute_int(b, "dimension", dim);
@@ -200,7 +205,8 @@ hlo_value hlo_reverse(hlo_builder *b, hlo_value x, int n, const int64_t *dims) {
 hlo_value hlo_squeeze_dim(hlo_builder *b, hlo_value x, int dim) {
     if (!hlo_ready(b, 1, &x) || !hlo_check_dim(b, "squeeze", x, dim)) return NULL;
     if (x->dims[dim] != 1)
-        return hlo_fail(b, STATUS_RUNTIME, "squeeze: dimension %d of operand 0, %s, is not 1", dim, hlo_value_text(b, x));
+        return hlo_fail(b, STATUS_RUNTIME, "squeeze: dimension %d of operand 0, %s, is not 1", dim,
+                        hlo_value_text(b, x));
     int64_t dims[HLO_MAX_RANK];
     for (int d = 0; d + 1 < x->rank; d++) dims[d] = x->dims[d < dim ? d : d + 1];
     return hlo_reshape(b, x, x->rank - 1, dims);

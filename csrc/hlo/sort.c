@@ -1,7 +1,8 @@
 /* sort and top_k. */
 #include "hlo/internal.h"
 
-static bool check_sort(hlo_builder *b, const char *name, int n, const hlo_value *x, int dim, const hlo_region *comparator) {
+static bool check_sort(hlo_builder *b, const char *name, int n, const hlo_value *x, int dim,
+                       const hlo_region *comparator) {
     if (!hlo_ready(b, n, x) || !comparator) return false;
     if (n < 1) return hlo_fail(b, STATUS_INTERNAL, "%s: no operands", name) != NULL;
     hlo_type predicate = {DTYPE_BOOL, 0, NULL}, *types = ARENA_NEW(b->arena, hlo_type, 2 * n);
@@ -12,10 +13,12 @@ static bool check_sort(hlo_builder *b, const char *name, int n, const hlo_value 
                             hlo_value_text(b, x[i]), hlo_value_text(b, x[0])) != NULL;
         types[2 * i] = types[2 * i + 1] = (hlo_type){x[i]->dtype, 0, NULL};
     }
-    return hlo_check_dim(b, name, x[0], dim) && hlo_check_region(b, name, "comparator", comparator, 2 * n, types, 1, &predicate);
+    return hlo_check_dim(b, name, x[0], dim) &&
+           hlo_check_region(b, name, "comparator", comparator, 2 * n, types, 1, &predicate);
 }
 
-void hlo_sort(hlo_builder *b, int n, const hlo_value *x, int dim, bool stable, hlo_region *comparator, hlo_value *results) {
+void hlo_sort(hlo_builder *b, int n, const hlo_value *x, int dim, bool stable, hlo_region *comparator,
+              hlo_value *results) {
     const char *name = "stablehlo.sort";
     hlo_type *types = ARENA_NEW(b->arena, hlo_type, n);
     if (!types) hlo_out_of_memory(b);
@@ -26,8 +29,13 @@ void hlo_sort(hlo_builder *b, int n, const hlo_value *x, int dim, bool stable, h
     for (int i = 0; i < n; i++) types[i] = hlo_type_of(x[i]);
     hlo_attribute_int(b, "dimension", dim);
     hlo_attribute_bool(b, "is_stable", stable);
-    hlo_operation o = {.name = name, .n_operands = n, .operands = x, .n_regions = 1, .regions = &comparator,
-                       .n_results = n, .types = types};
+    hlo_operation o = {.name = name,
+                       .n_operands = n,
+                       .operands = x,
+                       .n_regions = 1,
+                       .regions = &comparator,
+                       .n_results = n,
+                       .types = types};
     hlo_emit(b, &o, results);
 }
 
@@ -41,7 +49,8 @@ void hlo_top_k(hlo_builder *b, hlo_value x, int64_t k, hlo_value *values, hlo_va
         return;
     }
     if (x->rank == 0 || k < 0 || k > x->dims[x->rank - 1]) {
-        hlo_fail(b, STATUS_RUNTIME, "%s: the %lld largest of the last dimension of operand 0, %s", name, (long long)k, hlo_value_text(b, x));
+        hlo_fail(b, STATUS_RUNTIME, "%s: the %lld largest of the last dimension of operand 0, %s", name, (long long)k,
+                 hlo_value_text(b, x));
         return;
     }
     int64_t dims[HLO_MAX_RANK];

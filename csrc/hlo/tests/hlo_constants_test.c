@@ -22,8 +22,10 @@ static double nearest(dtype t, double v) {
 }
 
 static void test_floats(dtype t) {
-    static const double values[] = {0, -0.0, 1, -1, 0.1, -0.3, 3.14159, 448, 464, 465, 479, 481, 239, 249, 57344, 61439, 61441, 65504,
-                                    65519, 65521, 1e-3, 1e-5, 3e-8, 2.9802322387695312e-08, 1e-7, 9.2e-41, 1e39, 3.4e38, -1e300, INFINITY, -INFINITY, NAN};
+    static const double values[] = {0,     -0.0,    1,     -1,     0.1,    -0.3,     3.14159,   448,
+                                    464,   465,     479,   481,    239,    249,      57344,     61439,
+                                    61441, 65504,   65519, 65521,  1e-3,   1e-5,     3e-8,      2.9802322387695312e-08,
+                                    1e-7,  9.2e-41, 1e39,  3.4e38, -1e300, INFINITY, -INFINITY, NAN};
     enum { N = sizeof values / sizeof *values };
     program p;
     program_begin(&p, "floats");
@@ -103,7 +105,7 @@ static void test_extremes(void) {
     static const struct {
         dtype t;
         double largest;
-    } cases[] = {{DTYPE_F32, INFINITY}, {DTYPE_BF16, INFINITY}, {DTYPE_F64, INFINITY}, {DTYPE_F8E5M2, INFINITY},
+    } cases[] = {{DTYPE_F32, INFINITY}, {DTYPE_BF16, INFINITY},  {DTYPE_F64, INFINITY},    {DTYPE_F8E5M2, INFINITY},
                  {DTYPE_F8E4M3FN, 448}, {DTYPE_F8E4M3FNUZ, 240}, {DTYPE_F8E5M2FNUZ, 57344}};
     program p;
     program_begin(&p, "extremes");
@@ -157,7 +159,8 @@ static void test_shapes(void) {
 int main(void) {
     int rc = program_start();
     if (rc) return rc;
-    static const dtype floats[] = {DTYPE_F64, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8E4M3FN, DTYPE_F8E5M2, DTYPE_F8E4M3FNUZ, DTYPE_F8E5M2FNUZ};
+    static const dtype floats[] = {DTYPE_F64,      DTYPE_F32,    DTYPE_F16,        DTYPE_BF16,
+                                   DTYPE_F8E4M3FN, DTYPE_F8E5M2, DTYPE_F8E4M3FNUZ, DTYPE_F8E5M2FNUZ};
     for (int i = 0; i < 8; i++) test_floats(floats[i]);
     static const dtype ints[] = {DTYPE_U8, DTYPE_I8, DTYPE_U16, DTYPE_I16, DTYPE_U32, DTYPE_I32, DTYPE_U64, DTYPE_I64};
     for (int i = 0; i < 8; i++) test_integers(ints[i]);

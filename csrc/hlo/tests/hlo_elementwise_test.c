@@ -7,11 +7,16 @@
 
 static double tolerance_of(dtype t) {
     switch (dtype_real(t)) {
-        case DTYPE_F64: return 1e-12;
-        case DTYPE_F32: return 4e-6;
-        case DTYPE_F16: return 4e-3;
-        case DTYPE_BF16: return 3e-2;
-        default: return 0.3;
+        case DTYPE_F64:
+            return 1e-12;
+        case DTYPE_F32:
+            return 4e-6;
+        case DTYPE_F16:
+            return 4e-3;
+        case DTYPE_BF16:
+            return 3e-2;
+        default:
+            return 0.3;
     }
 }
 
@@ -47,8 +52,10 @@ static double inverse_erf(double y) {
     double low = -6, high = 6;
     for (int i = 0; i < 200; i++) {
         double middle = (low + high) / 2;
-        if (erf(middle) < y) low = middle;
-        else high = middle;
+        if (erf(middle) < y)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }
@@ -61,7 +68,10 @@ typedef struct unary_case {
     double x[8];
 } unary_case;
 
-#define U(name, formula, ...) {#name, hlo_##name, formula, sizeof((double[]){__VA_ARGS__}) / sizeof(double), {__VA_ARGS__}}
+#define U(name, formula, ...)                                                                         \
+    {                                                                                                 \
+#name, hlo_##name, formula, sizeof((double[]){__VA_ARGS__}) / sizeof(double), { __VA_ARGS__ } \
+    }
 static const unary_case unary_cases[] = {
     U(abs, fabs, -2.5, 0, 3, -INFINITY, NAN),
     U(cbrt, cbrt, -8, 0, 3, 64),
@@ -118,11 +128,13 @@ static void test_unary(dtype t) {
     program_begin(&p, "unary");
     hlo_value all = program_input(&p, &x);
     for (int i = 0; i < UNARY_CASES; i++)
-        program_result(&p, unary_cases[i].function(p.b, hlo_slice(p.b, all, DIMS(i, 0), DIMS(i + 1, unary_cases[i].n), NULL)));
+        program_result(
+            &p, unary_cases[i].function(p.b, hlo_slice(p.b, all, DIMS(i, 0), DIMS(i + 1, unary_cases[i].n), NULL)));
     bool ran = program_run(&p);
     for (int i = 0; ran && i < UNARY_CASES; i++) {
         number expected[8];
-        for (int j = 0; j < unary_cases[i].n; j++) expected[j] = (number){.re = unary_cases[i].formula(unary_cases[i].x[j])};
+        for (int j = 0; j < unary_cases[i].n; j++)
+            expected[j] = (number){.re = unary_cases[i].formula(unary_cases[i].x[j])};
         check_numbers(unary_cases[i].name, &p.outputs[i], unary_cases[i].n, expected, tolerance_of(t));
     }
     program_end(&p);
@@ -148,14 +160,32 @@ static const struct {
     hlo_unary_fn function;
     z (*formula)(z);
 } complex_cases[] = {
-    {"abs", hlo_abs, complex_abs}, {"cosine", hlo_cosine, ccos}, {"exponential", hlo_exponential, cexp},
-    {"exponential_minus_one", hlo_exponential_minus_one, complex_expm1}, {"imag", hlo_imag, complex_imag},
-    {"log", hlo_log, clog}, {"log_plus_one", hlo_log_plus_one, complex_log1p}, {"logistic", hlo_logistic, complex_sigmoid},
-    {"negate", hlo_negate, complex_negative}, {"real", hlo_real, complex_real}, {"rsqrt", hlo_rsqrt, complex_rsqrt},
-    {"sign", hlo_sign, complex_sign}, {"sine", hlo_sine, csin}, {"sqrt", hlo_sqrt, csqrt}, {"tan", hlo_tan, ctan},
-    {"tanh", hlo_tanh, ctanh}, {"acos", hlo_acos, cacos}, {"acosh", hlo_acosh, cacosh}, {"asin", hlo_asin, casin},
-    {"asinh", hlo_asinh, casinh}, {"atan", hlo_atan, catan}, {"atanh", hlo_atanh, catanh}, {"conj", hlo_conj, conj},
-    {"cosh", hlo_cosh, ccosh}, {"sinh", hlo_sinh, csinh}, {"square", hlo_square, complex_square},
+    {"abs", hlo_abs, complex_abs},
+    {"cosine", hlo_cosine, ccos},
+    {"exponential", hlo_exponential, cexp},
+    {"exponential_minus_one", hlo_exponential_minus_one, complex_expm1},
+    {"imag", hlo_imag, complex_imag},
+    {"log", hlo_log, clog},
+    {"log_plus_one", hlo_log_plus_one, complex_log1p},
+    {"logistic", hlo_logistic, complex_sigmoid},
+    {"negate", hlo_negate, complex_negative},
+    {"real", hlo_real, complex_real},
+    {"rsqrt", hlo_rsqrt, complex_rsqrt},
+    {"sign", hlo_sign, complex_sign},
+    {"sine", hlo_sine, csin},
+    {"sqrt", hlo_sqrt, csqrt},
+    {"tan", hlo_tan, ctan},
+    {"tanh", hlo_tanh, ctanh},
+    {"acos", hlo_acos, cacos},
+    {"acosh", hlo_acosh, cacosh},
+    {"asin", hlo_asin, casin},
+    {"asinh", hlo_asinh, casinh},
+    {"atan", hlo_atan, catan},
+    {"atanh", hlo_atanh, catanh},
+    {"conj", hlo_conj, conj},
+    {"cosh", hlo_cosh, ccosh},
+    {"sinh", hlo_sinh, csinh},
+    {"square", hlo_square, complex_square},
 };
 
 static void test_complex(dtype t) {
@@ -198,11 +228,23 @@ static void test_integers(dtype t) {
     program p;
     program_begin(&p, "integers");
     hlo_value a = program_input(&p, &x), c = program_input(&p, &y);
-    hlo_value (*const unary[])(hlo_builder *, hlo_value) = {hlo_abs, hlo_sign, hlo_not, hlo_popcnt, hlo_count_leading_zeros,
-                                                            hlo_negate, hlo_square, hlo_real, hlo_imag, hlo_is_nan};
-    hlo_value (*const both[])(hlo_builder *, hlo_value, hlo_value) = {
-        hlo_add, hlo_subtract, hlo_multiply, hlo_divide, hlo_remainder, hlo_and, hlo_or, hlo_xor, hlo_maximum, hlo_minimum,
-        hlo_shift_left, hlo_shift_right_logical, hlo_shift_right_arithmetic, hlo_power};
+    hlo_value (*const unary[])(hlo_builder *, hlo_value) = {
+        hlo_abs,    hlo_sign,   hlo_not,  hlo_popcnt, hlo_count_leading_zeros,
+        hlo_negate, hlo_square, hlo_real, hlo_imag,   hlo_is_nan};
+    hlo_value (*const both[])(hlo_builder *, hlo_value, hlo_value) = {hlo_add,
+                                                                      hlo_subtract,
+                                                                      hlo_multiply,
+                                                                      hlo_divide,
+                                                                      hlo_remainder,
+                                                                      hlo_and,
+                                                                      hlo_or,
+                                                                      hlo_xor,
+                                                                      hlo_maximum,
+                                                                      hlo_minimum,
+                                                                      hlo_shift_left,
+                                                                      hlo_shift_right_logical,
+                                                                      hlo_shift_right_arithmetic,
+                                                                      hlo_power};
     for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) program_result(&p, unary[i](p.b, a));
     for (size_t i = 0; i < sizeof both / sizeof *both; i++) program_result(&p, both[i](p.b, a, c));
     if (program_run(&p))
@@ -211,17 +253,38 @@ static void test_integers(dtype t) {
             for (int k = 1; k < w; k++) power = (__int128)((uint64_t)power * (uint64_t)v);
             uint64_t b = (uint64_t)v & mask;
             int64_t as_signed = (int64_t)(b << (64 - bits)) >> (64 - bits);
-            __int128 expected[] = {v < 0 ? -v : v, (v > 0) - (v < 0), ~v, bits_set(b), b ? __builtin_clzll(b) - (64 - bits) : bits,
-                                   -v, v * v, v, 0, 0,
-                                   v + w, v - w, v * w, v / w, v % w, v & w, v | w, v ^ w, v > w ? v : w, v < w ? v : w,
-                                   v * ((__int128)1 << w), b >> w, as_signed >> w, power};
+            __int128 expected[] = {v < 0 ? -v : v,
+                                   (v > 0) - (v < 0),
+                                   ~v,
+                                   bits_set(b),
+                                   b ? __builtin_clzll(b) - (64 - bits) : bits,
+                                   -v,
+                                   v * v,
+                                   v,
+                                   0,
+                                   0,
+                                   v + w,
+                                   v - w,
+                                   v * w,
+                                   v / w,
+                                   v % w,
+                                   v & w,
+                                   v | w,
+                                   v ^ w,
+                                   v > w ? v : w,
+                                   v < w ? v : w,
+                                   v * ((__int128)1 << w),
+                                   b >> w,
+                                   as_signed >> w,
+                                   power};
             for (int k = 0; k < p.n_results; k++) {
                 uint64_t wrapped = (uint64_t)expected[k] & mask;
-                long double e = dtype_is_signed(t) ? (long double)((int64_t)(wrapped << (64 - bits)) >> (64 - bits)) : wrapped;
+                long double e =
+                    dtype_is_signed(t) ? (long double)((int64_t)(wrapped << (64 - bits)) >> (64 - bits)) : wrapped;
                 if (p.outputs[k].v[i].re == e) continue;
                 check_failures++;
-                printf("%s: integer operation %d of %Lg, %d is %Lg, expected %Lg\n", dtype_torch_name(t), k, x.v[i].re, i + 1,
-                       p.outputs[k].v[i].re, e);
+                printf("%s: integer operation %d of %Lg, %d is %Lg, expected %Lg\n", dtype_torch_name(t), k, x.v[i].re,
+                       i + 1, p.outputs[k].v[i].re, e);
             }
         }
     program_end(&p);
@@ -247,11 +310,21 @@ static void test_binary(dtype t) {
         const char *name;
         hlo_binary_fn function;
         double (*formula)(double, double);
-    } cases[] = {{"add", hlo_add, add}, {"subtract", hlo_subtract, subtract}, {"multiply", hlo_multiply, multiply},
-                 {"divide", hlo_divide, divide}, {"maximum", hlo_maximum, larger}, {"minimum", hlo_minimum, smaller},
-                 {"power", hlo_power, pow}, {"remainder", hlo_remainder, fmod}, {"atan2", hlo_atan2, atan2},
-                 {"eq", hlo_eq, equal}, {"ne", hlo_ne, unequal}, {"ge", hlo_ge, at_least}, {"gt", hlo_gt, more},
-                 {"le", hlo_le, at_most}, {"lt", hlo_lt, less}};
+    } cases[] = {{"add", hlo_add, add},
+                 {"subtract", hlo_subtract, subtract},
+                 {"multiply", hlo_multiply, multiply},
+                 {"divide", hlo_divide, divide},
+                 {"maximum", hlo_maximum, larger},
+                 {"minimum", hlo_minimum, smaller},
+                 {"power", hlo_power, pow},
+                 {"remainder", hlo_remainder, fmod},
+                 {"atan2", hlo_atan2, atan2},
+                 {"eq", hlo_eq, equal},
+                 {"ne", hlo_ne, unequal},
+                 {"ge", hlo_ge, at_least},
+                 {"gt", hlo_gt, more},
+                 {"le", hlo_le, at_most},
+                 {"lt", hlo_lt, less}};
     enum { N = sizeof cases / sizeof *cases };
     static const double left[] = {-2.5, 0, 3, 5, NAN, 1, INFINITY}, right[] = {2, 1.5, 3, -0.75, 1, NAN, 2};
     static array x, y;
@@ -299,13 +372,15 @@ static void test_complex_binary(void) {
     static array x, y;
     array_init(&x, DTYPE_C64, 1, DIMS(1));
     array_init(&y, DTYPE_C64, 1, DIMS(1));
-    z u = 0.5 + 0.25 * _Complex_I, v = -1.5 + 2 * _Complex_I, expected[] = {u + v, u - v, u * v, u / v, cpow(u, v), u, 0, 1};
+    z u = 0.5 + 0.25 * _Complex_I, v = -1.5 + 2 * _Complex_I,
+      expected[] = {u + v, u - v, u * v, u / v, cpow(u, v), u, 0, 1};
     x.v[0] = (number){creal(u), cimag(u)};
     y.v[0] = (number){creal(v), cimag(v)};
     program p;
     program_begin(&p, "complex_binary");
     hlo_value a = program_input(&p, &x), c = program_input(&p, &y);
-    hlo_value (*const functions[])(hlo_builder *, hlo_value, hlo_value) = {hlo_add, hlo_subtract, hlo_multiply, hlo_divide, hlo_power};
+    hlo_value (*const functions[])(hlo_builder *, hlo_value, hlo_value) = {hlo_add, hlo_subtract, hlo_multiply,
+                                                                           hlo_divide, hlo_power};
     for (int i = 0; i < 5; i++) program_result(&p, functions[i](p.b, a, c));
     program_result(&p, hlo_complex(p.b, hlo_real(p.b, a), hlo_imag(p.b, a)));
     program_result(&p, hlo_eq(p.b, a, c));
@@ -327,8 +402,8 @@ static void test_bool(void) {
     program p;
     program_begin(&p, "bool");
     hlo_value a = program_input(&p, &x), c = program_input(&p, &y);
-    hlo_value (*const functions[])(hlo_builder *, hlo_value, hlo_value) = {hlo_and, hlo_or, hlo_xor, hlo_add, hlo_multiply,
-                                                                           hlo_maximum, hlo_minimum, hlo_eq, hlo_lt};
+    hlo_value (*const functions[])(hlo_builder *, hlo_value, hlo_value) = {
+        hlo_and, hlo_or, hlo_xor, hlo_add, hlo_multiply, hlo_maximum, hlo_minimum, hlo_eq, hlo_lt};
     for (int i = 0; i < 9; i++) program_result(&p, functions[i](p.b, a, c));
     program_result(&p, hlo_not(p.b, a));
     static const double expected[][4] = {{0, 0, 0, 1}, {0, 1, 1, 1}, {0, 1, 1, 0}, {0, 1, 1, 1}, {0, 0, 0, 1},
@@ -348,7 +423,8 @@ static void test_broadcasting(void) {
     array_ramp(&scalar, DTYPE_F32, 0, NULL, 12, 0);
     program p;
     program_begin(&p, "broadcasting");
-    hlo_value c = program_input(&p, &column), r = program_input(&p, &row), f = program_input(&p, &flags), s = program_input(&p, &scalar);
+    hlo_value c = program_input(&p, &column), r = program_input(&p, &row), f = program_input(&p, &flags),
+              s = program_input(&p, &scalar);
     hlo_value yes = hlo_constant_int(p.b, DTYPE_BOOL, 0, NULL, 1);
     program_result(&p, hlo_add(p.b, c, r));
     program_result(&p, hlo_subtract(p.b, s, r));
@@ -378,12 +454,21 @@ static void test_convert_float(dtype from) {
     static const struct {
         dtype to;
         double expected[5];
-    } cases[] = {{DTYPE_BOOL, {0, 1, 1, 1, 1}}, {DTYPE_U8, {0, 255, 44, 212, 0}}, {DTYPE_I8, {0, -1, 44, -44, 0}},
-                 {DTYPE_I16, {0, -1, 300, -300, 0}}, {DTYPE_U16, {0, 65535, 300, 65236, 0}}, {DTYPE_I32, {0, -1, 300, -300, 0}},
-                 {DTYPE_U32, {0, 4294967295, 300, 4294966996, 0}}, {DTYPE_I64, {0, -1, 300, -300, 0}},
-                 {DTYPE_F16, {0, -1.5, 300, -300, 0.5}}, {DTYPE_BF16, {0, -1.5, 300, -300, 0.5}}, {DTYPE_F8E5M2, {0, -1.5, 320, -320, 0.5}},
-                 {DTYPE_F32, {0, -1.5, 300, -300, 0.5}}, {DTYPE_F64, {0, -1.5, 300, -300, 0.5}},
-                 {DTYPE_C64, {0, -1.5, 300, -300, 0.5}}, {DTYPE_C128, {0, -1.5, 300, -300, 0.5}}};
+    } cases[] = {{DTYPE_BOOL, {0, 1, 1, 1, 1}},
+                 {DTYPE_U8, {0, 255, 44, 212, 0}},
+                 {DTYPE_I8, {0, -1, 44, -44, 0}},
+                 {DTYPE_I16, {0, -1, 300, -300, 0}},
+                 {DTYPE_U16, {0, 65535, 300, 65236, 0}},
+                 {DTYPE_I32, {0, -1, 300, -300, 0}},
+                 {DTYPE_U32, {0, 4294967295, 300, 4294966996, 0}},
+                 {DTYPE_I64, {0, -1, 300, -300, 0}},
+                 {DTYPE_F16, {0, -1.5, 300, -300, 0.5}},
+                 {DTYPE_BF16, {0, -1.5, 300, -300, 0.5}},
+                 {DTYPE_F8E5M2, {0, -1.5, 320, -320, 0.5}},
+                 {DTYPE_F32, {0, -1.5, 300, -300, 0.5}},
+                 {DTYPE_F64, {0, -1.5, 300, -300, 0.5}},
+                 {DTYPE_C64, {0, -1.5, 300, -300, 0.5}},
+                 {DTYPE_C128, {0, -1.5, 300, -300, 0.5}}};
     enum { N = sizeof cases / sizeof *cases };
     static array a;
     array_init(&a, from, 1, DIMS(6));
@@ -396,7 +481,8 @@ static void test_convert_float(dtype from) {
     program_result(&p, hlo_convert(p.b, v, DTYPE_BOOL));
     if (program_run(&p)) {
         for (int i = 0; i < N; i++) check_reals("convert", &p.outputs[i], 5, cases[i].expected);
-        check_numbers("convert to uint64", &p.outputs[N], 5, (number[]){{0, 0}, {0x1p64L - 1, 0}, {300, 0}, {0x1p64L - 300, 0}, {0, 0}}, 0);
+        check_numbers("convert to uint64", &p.outputs[N], 5,
+                      (number[]){{0, 0}, {0x1p64L - 1, 0}, {300, 0}, {0x1p64L - 300, 0}, {0, 0}}, 0);
         check_reals("convert NaN to bool", &p.outputs[N + 1], 6, (double[]){0, 1, 1, 1, 1, 1});
     }
     program_end(&p);
@@ -460,7 +546,8 @@ enum { BIT_TYPES = sizeof bit_types / sizeof *bit_types };
 
 static hlo_value build_bitcast(hlo_builder *b, hlo_value x, dtype to) {
     int64_t from_bytes = (int64_t)dtype_bytes(x->dtype), to_bytes = (int64_t)dtype_bytes(to), n = x->dims[0];
-    int64_t merged = to_bytes > from_bytes ? to_bytes / from_bytes : 1, split = from_bytes > to_bytes ? from_bytes / to_bytes : 1;
+    int64_t merged = to_bytes > from_bytes ? to_bytes / from_bytes : 1,
+            split = from_bytes > to_bytes ? from_bytes / to_bytes : 1;
     if (merged > 1) x = hlo_reshape(b, x, 2, DIMS(n / merged, merged));
     hlo_value y = hlo_bitcast_convert(b, x, to);
     if (!CHECK(y != NULL)) return NULL;

@@ -3,7 +3,8 @@
 #include "program.h"
 
 static hlo_builder *b;
-static hlo_value f, g, n, m, z, s, ix, flags; /* f32[2,3], f32[4], i32[2,3], f32[3,3], complex<f32>[2], f32[], i32[], i1[2,3] */
+static hlo_value f, g, n, m, z, s, ix,
+    flags; /* f32[2,3], f32[4], i32[2,3], f32[3,3], complex<f32>[2], f32[], i32[], i1[2,3] */
 static hlo_value r[4];
 static hlo_region *region;
 
@@ -25,10 +26,11 @@ static void end(status_code code, const char *text, hlo_value result, const char
     const status *e = hlo_status(b);
     if (!e || result || status_get_code(e) != code || !strstr(status_message(e), text)) {
         check_failures++;
-        printf("line %d: %s gave code %d, \"%s\"; expected code %d and \"%s\"\n", line, what, e ? (int)status_get_code(e) : -1,
-               e ? status_message(e) : "no error", (int)code, text);
+        printf("line %d: %s gave code %d, \"%s\"; expected code %d and \"%s\"\n", line, what,
+               e ? (int)status_get_code(e) : -1, e ? status_message(e) : "no error", (int)code, text);
     }
-    CHECK(hlo_add(b, f, f) == NULL && hlo_parameter(b, DTYPE_F32, 0, NULL) == NULL && hlo_scalar(b, DTYPE_F32, 1) == NULL);
+    CHECK(hlo_add(b, f, f) == NULL && hlo_parameter(b, DTYPE_F32, 0, NULL) == NULL &&
+          hlo_scalar(b, DTYPE_F32, 1) == NULL);
     strbuf out;
     strbuf_init(&out);
     CHECK_FAILS(hlo_finish(b, "refused", 1, &f, &out), code, text);
@@ -37,11 +39,11 @@ static void end(status_code code, const char *text, hlo_value result, const char
     hlo_destroy(b);
 }
 
-#define REFUSED(code, text, ...)                                          \
-    do {                                                                  \
-        begin();                                                          \
-        hlo_value refused_ = (__VA_ARGS__);                               \
-        end(STATUS_##code, text, refused_, #__VA_ARGS__, __LINE__);       \
+#define REFUSED(code, text, ...)                                    \
+    do {                                                            \
+        begin();                                                    \
+        hlo_value refused_ = (__VA_ARGS__);                         \
+        end(STATUS_##code, text, refused_, #__VA_ARGS__, __LINE__); \
     } while (0)
 
 static hlo_region *region_of(hlo_binary_fn function, dtype t) {
@@ -59,21 +61,24 @@ static hlo_region *region_without_arguments(hlo_value result) {
 
 static void test_elementwise(void) {
 #define X(name) REFUSED(TYPE, #name ": operand 0, i1[2,3]", hlo_##name(b, flags));
-    X(abs) X(cbrt) X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite)
-    X(log) X(log_plus_one) X(logistic) X(negate) X(popcnt) X(round_nearest_afz) X(round_nearest_even) X(rsqrt) X(sign) X(sine)
-    X(sqrt) X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh) X(digamma) X(erf)
-    X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh)
+    X(abs)
+    X(cbrt) X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite)
+        X(log) X(log_plus_one) X(logistic) X(negate) X(popcnt) X(round_nearest_afz) X(round_nearest_even) X(rsqrt)
+            X(sign) X(sine) X(sqrt) X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e)
+                X(cosh) X(digamma) X(erf) X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh)
 #undef X
-    REFUSED(TYPE, "stablehlo.not: operand 0, f32[2,3]", hlo_not(b, f));
+                    REFUSED(TYPE, "stablehlo.not: operand 0, f32[2,3]", hlo_not(b, f));
     REFUSED(TYPE, "chlo.erf: operand 0, complex<f32>[2]", hlo_erf(b, z));
 #define X(name) REFUSED(TYPE, #name ": operand 1 is i32[2,3], expected f32", hlo_##name(b, f, n));
-    X(add) X(atan2) X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after)
-    X(polygamma) X(zeta)
+    X(add)
+    X(atan2) X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after)
+        X(polygamma) X(zeta)
 #undef X
 #define X(name) REFUSED(TYPE, #name ": operand 0, f32[2,3]", hlo_##name(b, f, f));
-    X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
+            X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
 #undef X
-    REFUSED(RUNTIME, "stablehlo.add: the size of operand 1, f32[4], in dimension 0 must match the size 3", hlo_add(b, f, g));
+                REFUSED(RUNTIME, "stablehlo.add: the size of operand 1, f32[4], in dimension 0 must match the size 3",
+                        hlo_add(b, f, g));
     REFUSED(TYPE, "compare: operand 1", hlo_eq(b, f, n));
     REFUSED(TYPE, "compare: operand 0, complex<f32>[2]", hlo_lt(b, z, z));
     REFUSED(TYPE, "select: operand 0", hlo_select(b, f, f, f));
@@ -90,7 +95,8 @@ static void test_elementwise(void) {
 }
 
 static void test_shape(void) {
-    REFUSED(RUNTIME, "broadcast_in_dim: dimension 1 of operand 0, f32[2,3], cannot become 4", hlo_broadcast_in_dim(b, f, 2, DIMS(2, 4), DIMS(0, 1)));
+    REFUSED(RUNTIME, "broadcast_in_dim: dimension 1 of operand 0, f32[2,3], cannot become 4",
+            hlo_broadcast_in_dim(b, f, 2, DIMS(2, 4), DIMS(0, 1)));
     REFUSED(INDEX, "broadcast dimensions hold 2", hlo_broadcast_in_dim(b, f, 2, DIMS(2, 3), DIMS(0, 2)));
     REFUSED(RUNTIME, "broadcast dimensions hold 0 twice", hlo_broadcast_in_dim(b, f, 2, DIMS(2, 3), DIMS(0, 0)));
     REFUSED(RUNTIME, "to only 1 dimensions", hlo_broadcast_to(b, f, 1, DIMS(3)));
@@ -112,10 +118,13 @@ static void test_shape(void) {
     REFUSED(RUNTIME, "squeeze: dimension 1 of operand 0, f32[2,3], is not 1", hlo_squeeze_dim(b, f, 1));
     REFUSED(INDEX, "unsqueeze: dimension 3", hlo_unsqueeze_dim(b, f, 3));
     REFUSED(TYPE, "dynamic_slice: operand 2", hlo_dynamic_slice(b, f, (hlo_value[]){ix, s}, DIMS(1, 1)));
-    REFUSED(INDEX, "dynamic_slice: 4 elements of dimension 1", hlo_dynamic_slice(b, f, (hlo_value[]){ix, ix}, DIMS(1, 4)));
+    REFUSED(INDEX, "dynamic_slice: 4 elements of dimension 1",
+            hlo_dynamic_slice(b, f, (hlo_value[]){ix, ix}, DIMS(1, 4)));
     REFUSED(TYPE, "dynamic_update_slice: operand 1", hlo_dynamic_update_slice(b, f, n, (hlo_value[]){ix, ix}));
-    REFUSED(RUNTIME, "dynamic_update_slice: operand 1, f32[4]", hlo_dynamic_update_slice(b, f, g, (hlo_value[]){ix, ix}));
-    REFUSED(INDEX, "dynamic_update_slice: 3 elements of dimension 0", hlo_dynamic_update_slice(b, f, m, (hlo_value[]){ix, ix}));
+    REFUSED(RUNTIME, "dynamic_update_slice: operand 1, f32[4]",
+            hlo_dynamic_update_slice(b, f, g, (hlo_value[]){ix, ix}));
+    REFUSED(INDEX, "dynamic_update_slice: 3 elements of dimension 0",
+            hlo_dynamic_update_slice(b, f, m, (hlo_value[]){ix, ix}));
     REFUSED(INDEX, "iota: dimension 1", hlo_iota(b, DTYPE_I32, 1, DIMS(3), 1));
     REFUSED(TYPE, "complex64 has no smallest", hlo_min_value(b, DTYPE_C64));
     REFUSED(RUNTIME, "the negative size -1 in dimension 0", hlo_constant_int(b, DTYPE_I32, 1, DIMS(-1), 0));
@@ -130,7 +139,9 @@ static void test_contraction(void) {
     twice.n_batch = 1;
     twice.lhs_batch[0] = 1;
     REFUSED(TYPE, "dot_general: operand 1", hlo_dot_general(b, f, n, &d, DTYPE_F32));
-    REFUSED(RUNTIME, "dot_general: contracting dimension 0 of operand 0, f32[2,3], and 0 of operand 1, f32[3,3], differ", hlo_dot_general(b, f, m, &wrong, DTYPE_F32));
+    REFUSED(RUNTIME,
+            "dot_general: contracting dimension 0 of operand 0, f32[2,3], and 0 of operand 1, f32[3,3], differ",
+            hlo_dot_general(b, f, m, &wrong, DTYPE_F32));
     REFUSED(RUNTIME, "dot_general: dimensions of operand 0 hold 1 twice", hlo_dot_general(b, f, m, &twice, DTYPE_F32));
     REFUSED(INDEX, "dot_general: dimensions of operand 0 hold 1", hlo_dot_general(b, g, m, &d, DTYPE_F32));
     hlo_convolution_dims c, strided, grouped, misplaced;
@@ -144,7 +155,8 @@ static void test_contraction(void) {
     REFUSED(TYPE, "convolution: operand 1", hlo_convolution(b, f, n, &c, DTYPE_F32));
     REFUSED(RUNTIME, "do not fit 2 feature groups", hlo_convolution(b, f, m, &grouped, DTYPE_F32));
     REFUSED(INTERNAL, "convolution: dimensions 0 and 0 of operand 0", hlo_convolution(b, f, m, &misplaced, DTYPE_F32));
-    REFUSED(RUNTIME, "convolution: stride 0", hlo_convolution(b, hlo_unsqueeze_dim(b, f, 2), hlo_unsqueeze_dim(b, m, 2), &strided, DTYPE_F32));
+    REFUSED(RUNTIME, "convolution: stride 0",
+            hlo_convolution(b, hlo_unsqueeze_dim(b, f, 2), hlo_unsqueeze_dim(b, m, 2), &strided, DTYPE_F32));
     hlo_convolution_dims_init(&c, 6);
     c.spatial = 7;
     REFUSED(NOT_IMPLEMENTED, "convolution: 7 spatial", hlo_convolution(b, f, m, &c, DTYPE_F32));
@@ -165,7 +177,8 @@ static void test_regions(void) {
     REFUSED(RUNTIME, "reduce: the initial value 0, i32[]",
             (region = region_of(hlo_add, DTYPE_F32), hlo_reduce_region(b, 1, &f, &ix, 1, DIMS(0), region, r), r[0]));
     REFUSED(RUNTIME, "reduce: operand 1, f32[4], has not the shape",
-            (region = region_of(hlo_add, DTYPE_F32), hlo_reduce_region(b, 2, (hlo_value[]){f, g}, (hlo_value[]){s, s}, 1, DIMS(0), region, r), r[0]));
+            (region = region_of(hlo_add, DTYPE_F32),
+             hlo_reduce_region(b, 2, (hlo_value[]){f, g}, (hlo_value[]){s, s}, 1, DIMS(0), region, r), r[0]));
     REFUSED(RUNTIME, "reduce_window: window 0", (w.window[0] = 0, hlo_reduce_window(b, HLO_REDUCE_ADD, f, &w)));
     w.window[0] = 1;
     REFUSED(RUNTIME, "select_and_scatter: operand 1, f32[3,3], must be f32[2,3]",
@@ -174,15 +187,19 @@ static void test_regions(void) {
             hlo_select_and_scatter(b, f, f, s, &dilated, region_of(hlo_ge, DTYPE_F32), region_of(hlo_add, DTYPE_F32)));
     REFUSED(INTERNAL, "select_and_scatter: result 0 of the select region",
             hlo_select_and_scatter(b, f, f, s, &w, region_of(hlo_add, DTYPE_F32), region_of(hlo_add, DTYPE_F32)));
-    REFUSED(INDEX, "sort: dimension 2 of operand 0", (hlo_sort(b, 1, &f, 2, true, region_of(hlo_lt, DTYPE_F32), r), r[0]));
+    REFUSED(INDEX, "sort: dimension 2 of operand 0",
+            (hlo_sort(b, 1, &f, 2, true, region_of(hlo_lt, DTYPE_F32), r), r[0]));
     REFUSED(INTERNAL, "sort: the comparator has 2 arguments, expected 4",
             (hlo_sort(b, 2, (hlo_value[]){f, n}, 0, true, region_of(hlo_lt, DTYPE_F32), r), r[0]));
-    REFUSED(RUNTIME, "top_k: the 4 largest of the last dimension of operand 0, f32[2,3]", (hlo_top_k(b, f, 4, &r[0], &r[1]), r[0]));
+    REFUSED(RUNTIME, "top_k: the 4 largest of the last dimension of operand 0, f32[2,3]",
+            (hlo_top_k(b, f, 4, &r[0], &r[1]), r[0]));
     REFUSED(TYPE, "top_k: operand 0, complex", (hlo_top_k(b, z, 1, &r[0], &r[1]), r[0]));
     REFUSED(INTERNAL, "while: the condition has 0 arguments, expected 1",
             (hlo_while(b, 1, &s, region_without_arguments(hlo_lt(b, s, s)), region_without_arguments(s), r), r[0]));
-    REFUSED(TYPE, "case: operand 0, f32[]", (region = region_without_arguments(s), hlo_case(b, s, 1, &region, 1, r), r[0]));
-    REFUSED(INTERNAL, "case: branch 0 has 1 results, expected 2", (region = region_without_arguments(s), hlo_case(b, ix, 1, &region, 2, r), r[0]));
+    REFUSED(TYPE, "case: operand 0, f32[]",
+            (region = region_without_arguments(s), hlo_case(b, s, 1, &region, 1, r), r[0]));
+    REFUSED(INTERNAL, "case: branch 0 has 1 results, expected 2",
+            (region = region_without_arguments(s), hlo_case(b, ix, 1, &region, 2, r), r[0]));
     REFUSED(INTERNAL, "case: no branches", (hlo_case(b, ix, 0, NULL, 0, r), r[0]));
 }
 
@@ -217,7 +234,12 @@ static void test_scopes(void) {
 }
 
 static void test_indices(void) {
-    hlo_gather_dims d = {.n_offset = 1, .n_collapsed = 1, .n_start_map = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
+    hlo_gather_dims d = {.n_offset = 1,
+                         .n_collapsed = 1,
+                         .n_start_map = 1,
+                         .offset_dims = {1},
+                         .index_vector_dim = 1,
+                         .slice_sizes = {1, 3}};
     hlo_gather_dims large = d, many = d, batch = d;
     large.slice_sizes[1] = 4;
     many.n_offset = 2;
@@ -229,9 +251,12 @@ static void test_indices(void) {
     REFUSED(INTERNAL, "gather: operand 1, i32[2,3], must hold vectors of 1 indices", hlo_gather(b, f, n, &d));
     REFUSED(INDEX, "gather: a slice of 4 in dimension 1 of operand 0", hlo_gather(b, f, INDICES, &large));
     REFUSED(INTERNAL, "gather: 2 offset dimensions", hlo_gather(b, f, INDICES, &many));
-    REFUSED(RUNTIME, "gather: batching dimension 1 of operand 0, f32[2,3], and 0 of operand 1, i32[2], differ", hlo_gather(b, f, INDICES, &batch));
-    hlo_scatter_dims rows = {.n_window = 1, .n_inserted = 1, .n_scatter_map = 1, .update_window_dims = {1}, .index_vector_dim = 1};
-#define SCATTER(operand, indices, update, t) (hlo_scatter(b, 1, &operand, indices, &update, &rows, region_of(hlo_add, t), r), r[0])
+    REFUSED(RUNTIME, "gather: batching dimension 1 of operand 0, f32[2,3], and 0 of operand 1, i32[2], differ",
+            hlo_gather(b, f, INDICES, &batch));
+    hlo_scatter_dims rows = {
+        .n_window = 1, .n_inserted = 1, .n_scatter_map = 1, .update_window_dims = {1}, .index_vector_dim = 1};
+#define SCATTER(operand, indices, update, t) \
+    (hlo_scatter(b, 1, &operand, indices, &update, &rows, region_of(hlo_add, t), r), r[0])
     REFUSED(RUNTIME, "scatter: operand 2, the update f32[3,3], does not fit", SCATTER(f, INDICES, m, DTYPE_F32));
     REFUSED(TYPE, "scatter: operand 2 is i32[2,3]", SCATTER(f, INDICES, n, DTYPE_F32));
     REFUSED(TYPE, "scatter: operand 1, f32[4]", SCATTER(f, g, f, DTYPE_F32));
@@ -248,17 +273,22 @@ static void test_rest(void) {
     REFUSED(TYPE, "fft: operand 0, complex", hlo_fft(b, z, HLO_RFFT, 1, DIMS(2)));
     REFUSED(RUNTIME, "fft: dimension 0 of operand 0, f32[4], must be 5", hlo_fft(b, g, HLO_RFFT, 1, DIMS(5)));
     REFUSED(RUNTIME, "fft: 2 dimensions", hlo_fft(b, g, HLO_RFFT, 2, DIMS(1, 4)));
-    REFUSED(TYPE, "rng_bit_generator: operand 0, f32[4]", (hlo_rng_bit_generator(b, g, DTYPE_U32, 0, NULL, &r[0], &r[1]), r[0]));
-    REFUSED(TYPE, "rng_bit_generator: bits of type i32",
-            (hlo_rng_bit_generator(b, hlo_parameter(b, DTYPE_U64, 1, DIMS(2)), DTYPE_I32, 0, NULL, &r[0], &r[1]), r[0]));
+    REFUSED(TYPE, "rng_bit_generator: operand 0, f32[4]",
+            (hlo_rng_bit_generator(b, g, DTYPE_U32, 0, NULL, &r[0], &r[1]), r[0]));
+    REFUSED(
+        TYPE, "rng_bit_generator: bits of type i32",
+        (hlo_rng_bit_generator(b, hlo_parameter(b, DTYPE_U64, 1, DIMS(2)), DTYPE_I32, 0, NULL, &r[0], &r[1]), r[0]));
     REFUSED(INTERNAL, "donation of parameter 99", (hlo_parameter_donate(b, 99, 0), NULL));
-    REFUSED(VALUE, "aten::thing: bad thing 7", (hlo_set_context(b, "aten::thing"), hlo_fail(b, STATUS_VALUE, "bad thing %d", 7)));
+    REFUSED(VALUE, "aten::thing: bad thing 7",
+            (hlo_set_context(b, "aten::thing"), hlo_fail(b, STATUS_VALUE, "bad thing %d", 7)));
     begin();
     hlo_custom_call(b, "with \"quotes\"", "{a = 1 : i64}", true, 1, &f, 1, &type, r);
     strbuf out;
     strbuf_init(&out);
     CHECK_OK(hlo_finish(b, "custom call", 1, r, &out));
-    CHECK(NULL != strstr(strbuf_text(&out), "call_target_name = \"with \\22quotes\\22\", has_side_effect = true, backend_config = {a = 1 : i64}, api_version = 4 : i32"));
+    CHECK(NULL != strstr(strbuf_text(&out),
+                         "call_target_name = \"with \\22quotes\\22\", has_side_effect = true, backend_config = {a = 1 "
+                         ": i64}, api_version = 4 : i32"));
     strbuf_free(&out);
     hlo_destroy(b);
 }
@@ -273,7 +303,8 @@ static void test_donations(void) {
     hlo_destroy(b);
     begin();
     hlo_parameter_donate(b, 0, 0);
-    CHECK_FAILS(hlo_finish(b, "other", 1, &g, &out), STATUS_INTERNAL, "parameter 0 (f32[2,3]) is donated to result 0 (f32[4])");
+    CHECK_FAILS(hlo_finish(b, "other", 1, &g, &out), STATUS_INTERNAL,
+                "parameter 0 (f32[2,3]) is donated to result 0 (f32[4])");
     hlo_destroy(b);
     begin();
     hlo_parameter(b, DTYPE_F32, 2, DIMS(2, 3));
@@ -295,9 +326,10 @@ static void test_null_operands(void) {
 #define X(name) CHECK(hlo_##name(b, f, NULL) == NULL && hlo_##name(b, NULL, f) == NULL);
     HLO_BINARY_TABLE(X)
     HLO_CHLO_BINARY_TABLE(X)
-    X(eq) X(ne) X(ge) X(gt) X(le) X(lt)
+    X(eq)
+    X(ne) X(ge) X(gt) X(le) X(lt)
 #undef X
-    hlo_window w;
+        hlo_window w;
     hlo_window_init(&w, 2);
     hlo_dot_dims d = {0};
     hlo_convolution_dims c;
@@ -305,16 +337,35 @@ static void test_null_operands(void) {
     hlo_gather_dims gather = {0};
     hlo_scatter_dims scatter = {0};
     hlo_value none = NULL;
-    hlo_value values[] = {
-        hlo_select(b, flags, f, NULL), hlo_clamp(b, NULL, f, s), hlo_convert(b, NULL, DTYPE_F32), hlo_bitcast_convert(b, NULL, DTYPE_F32),
-        hlo_reduce_precision(b, NULL, 8, 7), hlo_is_nan(b, NULL), hlo_like(b, NULL, 0), hlo_broadcast_in_dim(b, NULL, 0, NULL, NULL),
-        hlo_broadcast_to(b, NULL, 0, NULL), hlo_reshape(b, NULL, 0, NULL), hlo_transpose(b, NULL, NULL), hlo_slice(b, NULL, NULL, NULL, NULL),
-        hlo_slice_dim(b, NULL, 0, 0, 1, 1), hlo_pad(b, f, NULL, NULL, NULL, NULL), hlo_concatenate(b, 1, &none, 0), hlo_reverse(b, NULL, 0, NULL),
-        hlo_squeeze_dim(b, NULL, 0), hlo_unsqueeze_dim(b, NULL, 0), hlo_dynamic_slice(b, g, &none, DIMS(1)),
-        hlo_dynamic_update_slice(b, g, g, &none), hlo_dot_general(b, f, NULL, &d, DTYPE_F32), hlo_convolution(b, NULL, f, &c, DTYPE_F32),
-        hlo_reduce(b, HLO_REDUCE_ADD, NULL, 0, NULL), hlo_reduce_window(b, HLO_REDUCE_ADD, NULL, &w),
-        hlo_select_and_scatter(b, f, f, s, &w, NULL, NULL), hlo_gather(b, f, NULL, &gather), hlo_cholesky(b, NULL, true),
-        hlo_triangular_solve(b, m, NULL, true, true, true, 0), hlo_fft(b, NULL, HLO_FFT, 0, NULL)};
+    hlo_value values[] = {hlo_select(b, flags, f, NULL),
+                          hlo_clamp(b, NULL, f, s),
+                          hlo_convert(b, NULL, DTYPE_F32),
+                          hlo_bitcast_convert(b, NULL, DTYPE_F32),
+                          hlo_reduce_precision(b, NULL, 8, 7),
+                          hlo_is_nan(b, NULL),
+                          hlo_like(b, NULL, 0),
+                          hlo_broadcast_in_dim(b, NULL, 0, NULL, NULL),
+                          hlo_broadcast_to(b, NULL, 0, NULL),
+                          hlo_reshape(b, NULL, 0, NULL),
+                          hlo_transpose(b, NULL, NULL),
+                          hlo_slice(b, NULL, NULL, NULL, NULL),
+                          hlo_slice_dim(b, NULL, 0, 0, 1, 1),
+                          hlo_pad(b, f, NULL, NULL, NULL, NULL),
+                          hlo_concatenate(b, 1, &none, 0),
+                          hlo_reverse(b, NULL, 0, NULL),
+                          hlo_squeeze_dim(b, NULL, 0),
+                          hlo_unsqueeze_dim(b, NULL, 0),
+                          hlo_dynamic_slice(b, g, &none, DIMS(1)),
+                          hlo_dynamic_update_slice(b, g, g, &none),
+                          hlo_dot_general(b, f, NULL, &d, DTYPE_F32),
+                          hlo_convolution(b, NULL, f, &c, DTYPE_F32),
+                          hlo_reduce(b, HLO_REDUCE_ADD, NULL, 0, NULL),
+                          hlo_reduce_window(b, HLO_REDUCE_ADD, NULL, &w),
+                          hlo_select_and_scatter(b, f, f, s, &w, NULL, NULL),
+                          hlo_gather(b, f, NULL, &gather),
+                          hlo_cholesky(b, NULL, true),
+                          hlo_triangular_solve(b, m, NULL, true, true, true, 0),
+                          hlo_fft(b, NULL, HLO_FFT, 0, NULL)};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) CHECK(values[i] == NULL);
 #define NONE(call) (r[0] = r[1] = f, call, CHECK(r[0] == NULL))
     NONE(hlo_reduce_region(b, 1, &f, &s, 0, NULL, NULL, r));
@@ -361,7 +412,8 @@ static void build_all(void) {
     region = region_without_arguments(last);
     hlo_case(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, 0), 1, &region, 1, &last);
     hlo_optimization_barrier(b, 1, &last, &last);
-    hlo_scatter_dims rows = {.n_window = 1, .n_inserted = 1, .n_scatter_map = 1, .update_window_dims = {1}, .index_vector_dim = 1};
+    hlo_scatter_dims rows = {
+        .n_window = 1, .n_inserted = 1, .n_scatter_map = 1, .update_window_dims = {1}, .index_vector_dim = 1};
     hlo_value indices = hlo_constant_ints(b, DTYPE_I32, 2, DIMS(0, 1));
     hlo_scatter(b, 1, &x, indices, &f, &rows, region_of(hlo_add, DTYPE_F32), &x);
     r[0] = x;

@@ -1,5 +1,5 @@
-/* Operations on shapes, contractions, regions, gather and the rest, compiled and run: values worked out by hand or by the
- * definition written as loops. */
+/* Operations on shapes, contractions, regions, gather and the rest, compiled and run: values worked out by hand or by
+ * the definition written as loops. */
 #include <complex.h>
 
 #include "program.h"
@@ -14,11 +14,11 @@ static void init_inputs(void) {
 }
 
 /* One result: its dimensions and its numbers. */
-#define EXPECT(p, k, rank, dims, ...)                                                                  \
-    do {                                                                                               \
-        const double expected_[] = {__VA_ARGS__};                                                      \
-        check_dims(#k ": " #__VA_ARGS__, &(p).outputs[k], rank, dims);                                 \
-        check_reals((p).name, &(p).outputs[k], sizeof expected_ / sizeof *expected_, expected_);       \
+#define EXPECT(p, k, rank, dims, ...)                                                            \
+    do {                                                                                         \
+        const double expected_[] = {__VA_ARGS__};                                                \
+        check_dims(#k ": " #__VA_ARGS__, &(p).outputs[k], rank, dims);                           \
+        check_reals((p).name, &(p).outputs[k], sizeof expected_ / sizeof *expected_, expected_); \
     } while (0)
 
 static void test_shapes(void) {
@@ -39,7 +39,8 @@ static void test_shapes(void) {
     program_result(&p, hlo_squeeze_dim(b, hlo_unsqueeze_dim(b, v, 0), 0));
     hlo_value one = hlo_constant_int(b, DTYPE_I32, 0, NULL, 1), five = hlo_constant_int(b, DTYPE_I32, 0, NULL, 5);
     program_result(&p, hlo_dynamic_slice(b, x, (hlo_value[]){one, five}, DIMS(1, 2)));
-    program_result(&p, hlo_dynamic_update_slice(b, x, hlo_slice(b, x, DIMS(0, 0), DIMS(1, 2), NULL), (hlo_value[]){one, one}));
+    program_result(
+        &p, hlo_dynamic_update_slice(b, x, hlo_slice(b, x, DIMS(0, 0), DIMS(1, 2), NULL), (hlo_value[]){one, one}));
     CHECK(hlo_reshape(b, x, 2, DIMS(2, 3)) == x && hlo_broadcast_to(b, x, 2, DIMS(2, 3)) == x);
     if (program_run(&p)) {
         EXPECT(p, 0, 2, DIMS(4, 2), 3, 3, 1, 1, 4, 4, 1, 1);
@@ -65,7 +66,8 @@ static void test_dot(void) {
     static array a, c;
     array_ramp(&a, DTYPE_BF16, 3, DIMS(2, 2, 3), 1, 1);
     array_ramp(&c, DTYPE_BF16, 3, DIMS(3, 2, 2), 1, 1);
-    hlo_dot_dims batched = {.n_batch = 1, .n_contract = 1, .lhs_batch = {0}, .rhs_batch = {2}, .lhs_contract = {2}, .rhs_contract = {0}};
+    hlo_dot_dims batched = {
+        .n_batch = 1, .n_contract = 1, .lhs_batch = {0}, .rhs_batch = {2}, .lhs_contract = {2}, .rhs_contract = {0}};
     hlo_dot_dims outer = {0}, inner = {.n_contract = 1};
     program p;
     program_begin(&p, "dot");
@@ -99,12 +101,15 @@ static void test_dot(void) {
 static void convolve(const array *lhs, const array *kernel, const hlo_convolution_dims *d, int64_t groups, array *out) {
     int64_t in = kernel->dims[1], per_group = out->dims[1] / groups;
     for (int64_t at = 0; at < out->n; at++) {
-        int64_t x = at % out->dims[3], y = at / out->dims[3] % out->dims[2], o = at / out->dims[3] / out->dims[2] % out->dims[1];
+        int64_t x = at % out->dims[3], y = at / out->dims[3] % out->dims[2],
+                o = at / out->dims[3] / out->dims[2] % out->dims[1];
         int64_t n = at / out->dims[3] / out->dims[2] / out->dims[1];
         long double sum = 0;
         for (int64_t k = 0; k < in * kernel->dims[2] * kernel->dims[3]; k++) {
-            int64_t kx = k % kernel->dims[3], ky = k / kernel->dims[3] % kernel->dims[2], i = k / kernel->dims[3] / kernel->dims[2];
-            int64_t sy = y * d->stride[0] + ky * d->rhs_dilation[0] - d->low[0], sx = x * d->stride[1] + kx * d->rhs_dilation[1] - d->low[1];
+            int64_t kx = k % kernel->dims[3], ky = k / kernel->dims[3] % kernel->dims[2],
+                    i = k / kernel->dims[3] / kernel->dims[2];
+            int64_t sy = y * d->stride[0] + ky * d->rhs_dilation[0] - d->low[0],
+                    sx = x * d->stride[1] + kx * d->rhs_dilation[1] - d->low[1];
             if (sy < 0 || sx < 0 || sy % d->lhs_dilation[0] || sx % d->lhs_dilation[1]) continue;
             sy /= d->lhs_dilation[0];
             sx /= d->lhs_dilation[1];
@@ -139,7 +144,8 @@ static void test_convolution(void) {
     program_begin(&p, "convolution");
     hlo_value x = program_input(&p, &lhs), k = program_input(&p, &kernel);
     program_result(&p, hlo_convolution(p.b, x, k, &d, DTYPE_F32));
-    hlo_value last = hlo_convolution(p.b, hlo_transpose(p.b, x, DIMS(0, 2, 3, 1)), hlo_transpose(p.b, k, DIMS(2, 3, 1, 0)), &permuted, DTYPE_F32);
+    hlo_value last = hlo_convolution(p.b, hlo_transpose(p.b, x, DIMS(0, 2, 3, 1)),
+                                     hlo_transpose(p.b, k, DIMS(2, 3, 1, 0)), &permuted, DTYPE_F32);
     program_result(&p, hlo_transpose(p.b, last, DIMS(0, 3, 1, 2)));
     if (program_run(&p)) {
         array_init(&expected, DTYPE_F32, 4, DIMS(2, 6, 4, 7)); /* (9 + 1 - 3) / 2 + 1, 6 + 3 - 3 + 1 */
@@ -187,7 +193,8 @@ static void test_reduce(void) {
     program p;
     program_begin(&p, "reduce");
     hlo_builder *b = p.b;
-    hlo_value x = program_input(&p, &x23), f = program_input(&p, &flags), n = program_input(&p, &ints), nan = program_input(&p, &nans), z = program_input(&p, &numbers);
+    hlo_value x = program_input(&p, &x23), f = program_input(&p, &flags), n = program_input(&p, &ints),
+              nan = program_input(&p, &nans), z = program_input(&p, &numbers);
     program_result(&p, hlo_reduce(b, HLO_REDUCE_ADD, x, 1, DIMS(1)));
     program_result(&p, hlo_reduce(b, HLO_REDUCE_MULTIPLY, x, 1, DIMS(0)));
     program_result(&p, hlo_reduce(b, HLO_REDUCE_MAXIMUM, x, 2, DIMS(1, 0)));
@@ -275,7 +282,8 @@ static void test_windows(void) {
     hlo_window_init(&w, 1);
     w.window[0] = w.stride[0] = 2;
     hlo_value source = hlo_constant_floats(b, DTYPE_F32, 2, (double[]){10, 20});
-    program_result(&p, hlo_select_and_scatter(b, x, source, zero, &w, binary_region(b, DTYPE_F32, hlo_ge), binary_region(b, DTYPE_F32, hlo_add)));
+    program_result(&p, hlo_select_and_scatter(b, x, source, zero, &w, binary_region(b, DTYPE_F32, hlo_ge),
+                                              binary_region(b, DTYPE_F32, hlo_add)));
     hlo_window_init(&w, 0);
     program_result(&p, hlo_reduce_window(b, HLO_REDUCE_ADD, zero, &w));
     if (program_run(&p)) {
@@ -368,14 +376,32 @@ static void test_gather(void) {
     program_begin(&p, "gather");
     hlo_builder *b = p.b;
     hlo_value m = program_input(&p, &square), rows = hlo_constant_ints(b, DTYPE_I32, 2, (int64_t[]){2, 0});
-    hlo_gather_dims d = {.n_offset = 1, .n_collapsed = 1, .n_start_map = 1, .offset_dims = {1}, .index_vector_dim = 1, .slice_sizes = {1, 3}};
+    hlo_gather_dims d = {.n_offset = 1,
+                         .n_collapsed = 1,
+                         .n_start_map = 1,
+                         .offset_dims = {1},
+                         .index_vector_dim = 1,
+                         .slice_sizes = {1, 3}};
     program_result(&p, hlo_gather(b, m, rows, &d));
-    hlo_gather_dims points = {.n_collapsed = 2, .n_start_map = 2, .collapsed_dims = {0, 1}, .start_index_map = {0, 1}, .index_vector_dim = 1, .slice_sizes = {1, 1}};
+    hlo_gather_dims points = {.n_collapsed = 2,
+                              .n_start_map = 2,
+                              .collapsed_dims = {0, 1},
+                              .start_index_map = {0, 1},
+                              .index_vector_dim = 1,
+                              .slice_sizes = {1, 1}};
     hlo_value pairs = hlo_reshape(b, hlo_constant_ints(b, DTYPE_I64, 4, (int64_t[]){1, 2, 0, 1}), 2, DIMS(2, 2));
     program_result(&p, hlo_gather(b, m, pairs, &points));
-    hlo_gather_dims batched = {.n_collapsed = 1, .n_operand_batch = 1, .n_start_map = 1, .collapsed_dims = {1}, .operand_batch_dims = {0},
-                               .indices_batch_dims = {0}, .start_index_map = {1}, .index_vector_dim = 2, .slice_sizes = {1, 1}};
-    hlo_value columns = hlo_reshape(b, hlo_constant_ints(b, DTYPE_I32, 6, (int64_t[]){0, 1, 2, 2, 1, 0}), 2, DIMS(3, 2));
+    hlo_gather_dims batched = {.n_collapsed = 1,
+                               .n_operand_batch = 1,
+                               .n_start_map = 1,
+                               .collapsed_dims = {1},
+                               .operand_batch_dims = {0},
+                               .indices_batch_dims = {0},
+                               .start_index_map = {1},
+                               .index_vector_dim = 2,
+                               .slice_sizes = {1, 1}};
+    hlo_value columns =
+        hlo_reshape(b, hlo_constant_ints(b, DTYPE_I32, 6, (int64_t[]){0, 1, 2, 2, 1, 0}), 2, DIMS(3, 2));
     program_result(&p, hlo_gather(b, m, columns, &batched));
     if (program_run(&p)) {
         EXPECT(p, 0, 2, DIMS(2, 3), 6, 7, 8, 0, 1, 2);
@@ -390,14 +416,18 @@ static void test_scatter(void) {
     program_begin(&p, "scatter");
     hlo_builder *b = p.b;
     hlo_value m = program_input(&p, &square), x = program_input(&p, &x4), r, both[2];
-    hlo_scatter_dims rows = {.n_window = 1, .n_inserted = 1, .n_scatter_map = 1, .update_window_dims = {1}, .index_vector_dim = 1};
+    hlo_scatter_dims rows = {
+        .n_window = 1, .n_inserted = 1, .n_scatter_map = 1, .update_window_dims = {1}, .index_vector_dim = 1};
     hlo_value indices = hlo_constant_ints(b, DTYPE_I32, 3, (int64_t[]){1, 1, 7}); /* twice the same, and one outside */
     hlo_value updates = hlo_broadcast_to(b, hlo_scalar(b, DTYPE_F32, 10), 2, DIMS(3, 3));
     hlo_scatter(b, 1, &m, indices, &updates, &rows, binary_region(b, DTYPE_F32, hlo_add), &r);
     program_result(&p, r);
-    hlo_scatter_dims elements = {.n_inserted = 1, .n_scatter_map = 1, .index_vector_dim = 1, .unique_indices = true, .indices_are_sorted = true};
-    hlo_value places = hlo_constant_ints(b, DTYPE_I32, 2, (int64_t[]){0, 3}), operands[2] = {x, hlo_add(b, x, x)}, a[4]; /* XLA on CPUs mixes up one operand given twice */
-    hlo_value ones[2] = {hlo_constant_floats(b, DTYPE_F32, 2, (double[]){1, 2}), hlo_constant_floats(b, DTYPE_F32, 2, (double[]){5, 6})};
+    hlo_scatter_dims elements = {
+        .n_inserted = 1, .n_scatter_map = 1, .index_vector_dim = 1, .unique_indices = true, .indices_are_sorted = true};
+    hlo_value places = hlo_constant_ints(b, DTYPE_I32, 2, (int64_t[]){0, 3}), operands[2] = {x, hlo_add(b, x, x)},
+              a[4]; /* XLA on CPUs mixes up one operand given twice */
+    hlo_value ones[2] = {hlo_constant_floats(b, DTYPE_F32, 2, (double[]){1, 2}),
+                         hlo_constant_floats(b, DTYPE_F32, 2, (double[]){5, 6})};
     hlo_type f = {DTYPE_F32, 0, NULL};
     hlo_region_begin(b, 4, (hlo_type[]){f, f, f, f}, a);
     both[0] = a[2];

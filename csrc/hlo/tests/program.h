@@ -32,9 +32,9 @@ typedef struct float_format {
 } float_format;
 
 static const float_format float_formats[DTYPE_COUNT] = {
-    [DTYPE_F8E4M3FN] = {4, 3, 7, true, false},    [DTYPE_F8E5M2] = {5, 2, 15, false, false},
-    [DTYPE_F8E4M3FNUZ] = {4, 3, 8, true, true},   [DTYPE_F8E5M2FNUZ] = {5, 2, 16, true, true},
-    [DTYPE_F16] = {5, 10, 15, false, false},      [DTYPE_BF16] = {8, 7, 127, false, false},
+    [DTYPE_F8E4M3FN] = {4, 3, 7, true, false},  [DTYPE_F8E5M2] = {5, 2, 15, false, false},
+    [DTYPE_F8E4M3FNUZ] = {4, 3, 8, true, true}, [DTYPE_F8E5M2FNUZ] = {5, 2, 16, true, true},
+    [DTYPE_F16] = {5, 10, 15, false, false},    [DTYPE_BF16] = {8, 7, 127, false, false},
 };
 
 static inline double decode_float(dtype t, uint32_t bits) {
@@ -60,9 +60,10 @@ static inline uint32_t encode_float(dtype t, double v) {
     return 0;
 }
 
-#define PROGRAM_C_TYPES(X)                                                                                            \
-    X(BOOL, uint8_t) X(U8, uint8_t) X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t)   \
-    X(U64, uint64_t) X(I64, int64_t) X(F32, float) X(F64, double)
+#define PROGRAM_C_TYPES(X)                                                                                          \
+    X(BOOL, uint8_t)                                                                                                \
+    X(U8, uint8_t) X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t) X(U64, uint64_t) \
+        X(I64, int64_t) X(F32, float) X(F64, double)
 
 static inline void store_real(dtype t, long double v, unsigned char *p) {
     switch (t) {
@@ -127,7 +128,8 @@ static inline int program_start(void) {
         return CHECK_SKIPPED;
     }
     pjrt_plugin *plugin;
-    return !CHECK_OK(pjrt_plugin_load(path, &plugin)) || !CHECK_OK(pjrt_client_create(plugin, 0, NULL, &program_client));
+    return !CHECK_OK(pjrt_plugin_load(path, &plugin)) ||
+           !CHECK_OK(pjrt_client_create(plugin, 0, NULL, &program_client));
 }
 
 /* ---- one program ---- */
@@ -162,7 +164,8 @@ static inline void program_read(program *p, pjrt_buffer **buffers) {
         a->n = hlo_element_count(v);
         CHECK_INT(pjrt_buffer_bytes(buffers[i]), a->n * (int64_t)dtype_bytes(a->dtype));
         CHECK_INT(pjrt_buffer_dtype(buffers[i]), a->dtype);
-        if (a->n <= PROGRAM_ELEMENTS && CHECK_OK(pjrt_buffer_to_host(buffers[i], bytes, (size_t)a->n * dtype_bytes(a->dtype))))
+        if (a->n <= PROGRAM_ELEMENTS &&
+            CHECK_OK(pjrt_buffer_to_host(buffers[i], bytes, (size_t)a->n * dtype_bytes(a->dtype))))
             load_array(a, bytes);
         pjrt_buffer_release(buffers[i]);
     }
@@ -212,17 +215,19 @@ static inline bool close_to(long double actual, long double expected, double tol
 }
 
 /* Relative tolerance above 1, absolute below. */
-static inline void check_numbers(const char *what, const array *a, int64_t n, const number *expected, double tolerance) {
+static inline void check_numbers(const char *what, const array *a, int64_t n, const number *expected,
+                                 double tolerance) {
     if (a->n != n) {
         check_failures++;
         printf("%s: %lld elements, expected %lld\n", what, (long long)a->n, (long long)n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        if (close_to(a->v[i].re, expected[i].re, tolerance) && close_to(a->v[i].im, expected[i].im, tolerance)) continue;
+        if (close_to(a->v[i].re, expected[i].re, tolerance) && close_to(a->v[i].im, expected[i].im, tolerance))
+            continue;
         check_failures++;
-        printf("%s (%s): element %lld is (%.17Lg, %.17Lg), expected (%.17Lg, %.17Lg)\n", what, dtype_torch_name(a->dtype),
-               (long long)i, a->v[i].re, a->v[i].im, expected[i].re, expected[i].im);
+        printf("%s (%s): element %lld is (%.17Lg, %.17Lg), expected (%.17Lg, %.17Lg)\n", what,
+               dtype_torch_name(a->dtype), (long long)i, a->v[i].re, a->v[i].im, expected[i].re, expected[i].im);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Random geometries, made as PyTorch's views make them: slices, selects, splits, merges, transposes, diagonals, unfolds, expands
- * and as_strided of a contiguous base. */
+/* Random geometries, made as PyTorch's views make them: slices, selects, splits, merges, transposes, diagonals,
+ * unfolds, expands and as_strided of a contiguous base. */
 #ifndef VIEW_TESTS_RANDOM_VIEWS_H
 #define VIEW_TESTS_RANDOM_VIEWS_H
 
@@ -23,7 +23,8 @@ static inline const char *geometry_text(int base_rank, const int64_t *base, cons
     for (int d = 0; d < base_rank; d++) n += snprintf(text + n, sizeof text - (size_t)n, "%lld ", (long long)base[d]);
     n += snprintf(text + n, sizeof text - (size_t)n, "] offset %lld (size, stride)", (long long)g->offset);
     for (int d = 0; d < g->rank; d++)
-        n += snprintf(text + n, sizeof text - (size_t)n, " (%lld, %lld)", (long long)g->sizes[d], (long long)g->strides[d]);
+        n += snprintf(text + n, sizeof text - (size_t)n, " (%lld, %lld)", (long long)g->sizes[d],
+                      (long long)g->strides[d]);
     snprintf(text + n, sizeof text - (size_t)n, ": %s", view_describe(base_rank, base, g));
     return text;
 }

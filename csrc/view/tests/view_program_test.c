@@ -79,7 +79,8 @@ static int test_random_views(dtype t) {
     }
     program p;
     program_begin(&p, "random_views");
-    hlo_value base_value = program_input(&p, &base), other_value = program_input(&p, &other), offset_values = program_input(&p, &offsets);
+    hlo_value base_value = program_input(&p, &base), other_value = program_input(&p, &other),
+              offset_values = program_input(&p, &offsets);
     for (int k = 0; k < VIEWS; k++) {
         const geometry *g = &views[k];
         views[k] = random_view(&whole, n);
@@ -107,8 +108,8 @@ static int test_random_views(dtype t) {
 
 /* ---- another dtype ---- */
 
-static const dtype byte_types[] = {DTYPE_BOOL, DTYPE_U8,  DTYPE_I8,  DTYPE_I16, DTYPE_F16, DTYPE_F32,
-                                   DTYPE_I64,  DTYPE_F64, DTYPE_C64, DTYPE_C128};
+static const dtype byte_types[] = {DTYPE_BOOL, DTYPE_U8,  DTYPE_I8,  DTYPE_I16, DTYPE_F16,
+                                   DTYPE_F32,  DTYPE_I64, DTYPE_F64, DTYPE_C64, DTYPE_C128};
 enum { BYTE_TYPES = sizeof byte_types / sizeof *byte_types, BYTES = 96 };
 
 static void array_of_bytes(array *a, dtype t, int rank, const int64_t *dims, const unsigned char *bytes) {
@@ -116,7 +117,8 @@ static void array_of_bytes(array *a, dtype t, int rank, const int64_t *dims, con
     load_array(a, bytes);
 }
 
-static void check_bytes(const char *what, dtype from, dtype to, const array *a, size_t size, const unsigned char *expected) {
+static void check_bytes(const char *what, dtype from, dtype to, const array *a, size_t size,
+                        const unsigned char *expected) {
     static unsigned char bytes[4096];
     store_array(a, bytes);
     if ((size_t)a->n * dtype_bytes(a->dtype) == size && memcmp(bytes, expected, size) == 0) return;
@@ -196,7 +198,8 @@ static void test_particular(void) {
     empty.dtype = DTYPE_F32;
     program_result(&p, view_write(b, x, &empty, hlo_scalar(b, DTYPE_F32, 9), NULL));
     program_result(&p, view_write(b, x, &expanded, hlo_constant_floats(b, DTYPE_F32, 2, (double[]){8, 9}), NULL));
-    program_result(&p, view_write(b, x, &row, hlo_constant_int(b, DTYPE_I32, 0, NULL, 7), NULL)); /* converted and broadcast */
+    program_result(
+        &p, view_write(b, x, &row, hlo_constant_int(b, DTYPE_I32, 0, NULL, 7), NULL)); /* converted and broadcast */
     program_result(&p, view_write(b, x, &negative, hlo_scalar(b, DTYPE_F32, 7), NULL));
     program_result(&p, view_read(b, x, &overlapping, NULL));
     program_result(&p, view_retype(b, x, DTYPE_U8));
@@ -253,7 +256,8 @@ static void test_refusals(void) {
     check_refused(g, true, STATUS_RUNTIME, "dimension 0 of operand 0, f32[5], cannot become 4");
     hlo_builder *b = hlo_create();
     hlo_value x = hlo_parameter(b, DTYPE_F32, 1, DIMS(6));
-    CHECK(!view_read(b, NULL, &g, NULL) && !view_write(b, x, &g, NULL, NULL) && !view_write(b, NULL, &g, x, NULL) && !view_retype(b, NULL, DTYPE_U8));
+    CHECK(!view_read(b, NULL, &g, NULL) && !view_write(b, x, &g, NULL, NULL) && !view_write(b, NULL, &g, x, NULL) &&
+          !view_retype(b, NULL, DTYPE_U8));
     CHECK(hlo_status(b) == NULL);
     hlo_destroy(b);
 }
@@ -272,8 +276,10 @@ static void test_no_memory(void) {
         if (b) results[1] = view_write(b, x, &g, results[0], NULL);
         status *e = b ? hlo_finish(b, "no_memory", 2, results, &text) : status_no_memory();
         mem_fail_after(0);
-        if (e) CHECK_INT(status_get_code(e), STATUS_OUT_OF_MEMORY);
-        else succeeded++;
+        if (e)
+            CHECK_INT(status_get_code(e), STATUS_OUT_OF_MEMORY);
+        else
+            succeeded++;
         status_free(e);
         hlo_destroy(b);
         strbuf_free(&text);
@@ -290,7 +296,8 @@ int main(void) {
     if (rc) return check_failures ? 1 : rc;
     test_particular();
     int shared = 0;
-    for (int i = 0; i < PROGRAMS; i++) shared += test_random_views(i % 3 == 2 ? DTYPE_C64 : i % 3 == 1 ? DTYPE_I16 : DTYPE_F32);
+    for (int i = 0; i < PROGRAMS; i++)
+        shared += test_random_views(i % 3 == 2 ? DTYPE_C64 : i % 3 == 1 ? DTYPE_I16 : DTYPE_F32);
     CHECK(shared > VIEWS * PROGRAMS / 5);
     for (int i = 0; i < BYTE_TYPES; i++)
         if (byte_types[i] != DTYPE_BOOL) test_retypes(byte_types[i], BYTES, 6, false);
