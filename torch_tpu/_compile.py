@@ -69,8 +69,10 @@ def _aot_backend() -> Any:
 
 
 def _decompositions_for_tracing() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
-    """What AOTAutograd replaces while it traces, so that the partitioner sees the parts: core ATen's table where there is
-    no lowering of the whole. The rest is decomposed when the graph is recorded."""
+    """What AOTAutograd replaces while it traces, so that the partitioner sees the parts.
+
+    Core ATen's table where there is no lowering of the whole; the rest is decomposed when the graph is recorded.
+    """
     from torch._decomp import core_aten_decompositions
 
     from torch_tpu import _C

@@ -22,11 +22,6 @@ __all__ = ["NoDecomposition", "decompose", "decompositions", "find_operator"]
 @functools.cache
 def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     """Every decomposition known: PyTorch's, its reference implementations, and then ours, which win."""
-    import torch._refs  # registers itself in the table
-    import torch._refs.fft
-    import torch._refs.linalg
-    import torch._refs.nn.functional
-    import torch._refs.special
     from torch._decomp import decomposition_table
 
     from torch_tpu import _decompositions

@@ -1,8 +1,8 @@
 """Records what a function does to fake tensors as a graph of operators that have a lowering.
 
 The recorder stands between PyTorch's decompositions and `torch_tpu._C.Graph` (csrc/graph/graph.h). Each storage that
-the recorded function touches owns one base value; a tensor is a geometry over it. So views need no nodes, and writing in
-place becomes a new base value, whatever aliases it: the same rule as for real storages of the device.
+the recorded function touches owns one base value; a tensor is a geometry over it. So views need no nodes, and writing
+in place becomes a new base value, whatever aliases it: the same rule as for real storages of the device.
 """
 
 from __future__ import annotations
