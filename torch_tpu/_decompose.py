@@ -6,6 +6,7 @@ Called once per call signature by the core (csrc/exec/exec.h, host_services.deco
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     from torch._decomp import decomposition_table
 
     from torch_tpu import _decompositions
+
+    for name in ("", ".fft", ".linalg", ".nn.functional", ".special"):  # importing them fills the table
+        importlib.import_module("torch._refs" + name)
 
     return {**decomposition_table, **_decompositions.table}
 
