@@ -92,7 +92,7 @@ static void apply_step(hlo_builder *b, const void *context, hlo_value step, hlo_
 }
 
 hlo_value householder_apply(hlo_builder *b, hlo_value factored, hlo_value tau, hlo_value c, bool adjoint) {
-    if (!factored || !tau || !c || hlo_element_count(c) == 0) return c;
+    if (!factored || !tau || !c || tau->dims[1] == 0 || hlo_element_count(c) == 0) return c;
     reflectors r = {factored, tau, adjoint};
     loop_steps(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, tau->dims[1]), 1, &c, apply_step, &r);
     return c;
