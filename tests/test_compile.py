@@ -205,7 +205,7 @@ def test_unknown_mode_and_option_are_refused():
 
 
 def test_data_dependent_operators_run_operator_by_operator_with_a_warning():
-    gm = torch.fx.symbolic_trace(lambda x: (torch.ops.aten.nonzero(x),))
+    gm = torch.fx.symbolic_trace(lambda x: (torch.ops.aten.nonzero.default(x),))
     from torch_tpu import _compile
 
     with pytest.warns(UserWarning, match="nonzero"):
