@@ -41,6 +41,7 @@ inline constexpr Exclusion kExclusions[] = {
     {"aten::_foobar*", "PyTorch's own test"},
     {"aten::_test_*", "PyTorch's own test"},
     {"aten::_assert_*", "composed: checks on the host"},
+    {"aten::_linalg_check_errors", "composed: raises on the host"},
     {"aten::_sparse_*", "sparse layouts"},
     {"aten::_nested_*", "nested tensors"},
     {"aten::_mkldnn*", "CPU library"},
