@@ -282,17 +282,6 @@ static void lower_addcdiv(lowering *l) {
     if (x) result_set(l, 0, ADD(x, DIV(MUL(arg_number_or(l, 3, x->dtype, 1), arg_tensor(l, 1)), arg_tensor(l, 2))));
 }
 
-/* beta * self + alpha * outer(vec1, vec2); beta 0 drops self with its NaNs. */
-static void lower_addr(lowering *l) {
-    hlo_builder *b = lower_builder(l);
-    hlo_value self = arg_tensor(l, 0), row = arg_tensor(l, 1), column = arg_tensor(l, 2);
-    double beta;
-    if (!self || !row || !column) return;
-    hlo_value outer = MUL(MUL(hlo_unsqueeze_dim(b, row, 1), arg_number_or(l, 4, row->dtype, 1)), hlo_unsqueeze_dim(b, column, 0));
-    if (arg_constant(l, 3, &beta) && beta == 0) result_set(l, 0, outer);
-    else result_set(l, 0, ADD(MUL(self, arg_number_or(l, 3, self->dtype, 1)), outer));
-}
-
 /* ---- masks ---- */
 
 static void lower_masked_fill(lowering *l) {
@@ -386,7 +375,6 @@ const op_row ops_binary[] = {
     ROW_LOWER("lerp.Tensor", PROMOTE, 0, lower_lerp),
     ROW_LOWER("addcmul", PROMOTE, 0, lower_addcmul),
     ROW_LOWER("addcdiv", PROMOTE, 0, lower_addcdiv),
-    ROW_LOWER("addr", PROMOTE, 0, lower_addr),
     /* masks */
     {"aten::masked_fill.Scalar", PROMOTE_NONE, .lower = lower_masked_fill},
     {"aten::masked_fill.Tensor", PROMOTE_NONE, .lower = lower_masked_fill},

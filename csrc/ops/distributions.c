@@ -245,8 +245,6 @@ const op_row ops_distributions[] = {
     RANDOM("normal.float_Tensor", lower_normal_of_two),
     RANDOM("normal.Tensor_Tensor", lower_normal_of_two),
     RANDOM("normal.float_float", lower_normal_of_two),
-    {"prims::normal", PROMOTE_NONE, OP_RANDOM, .lower = lower_normal},
-    {"prims::uniform", PROMOTE_NONE, OP_RANDOM, .lower = lower_uniform},
     RANDOM("log_normal", lower_log_normal),
     RANDOM("exponential", lower_exponential),
     RANDOM("geometric", lower_geometric),

@@ -56,8 +56,7 @@ static hlo_value linear_steps(lowering *l, dtype t) {
     hlo_builder *b = lower_builder(l);
     int64_t n = length(l);
     hlo_value start = arg_number(l, 0, t), end = arg_number(l, 1, t);
-    if (n == 0) return splat(l, 0);
-    if (n == 1) return start;
+    if (n <= 1) return start;
     hlo_value step = DIV(SUB(end, start), hlo_scalar(b, t, (double)(n - 1))), i = positions(l, t);
     hlo_value from_end = SUB(end, MUL(step, SUBFROM((double)(n - 1), i)));
     return IF(LTK(i, (double)(n / 2)), ADD(start, MUL(step, i)), from_end);

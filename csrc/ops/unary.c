@@ -55,8 +55,15 @@ static hlo_value unary_signbit(hlo_builder *b, hlo_value x) {
 /* ---- exponentials and logarithms ---- */
 
 static hlo_value unary_exp2(hlo_builder *b, hlo_value x) { return math_power_of_two(b, x); }
-static hlo_value unary_log2(hlo_builder *b, hlo_value x) { return DIV(LOG(x), K(x, M_LN2)); }
-static hlo_value unary_log10(hlo_builder *b, hlo_value x) { return DIV(LOG(x), K(x, M_LN10)); }
+/* Of complex numbers part by part: an infinite part divided by a complex number would make the other NaN. */
+static hlo_value log_of_base(hlo_builder *b, hlo_value x, double log_base) {
+    hlo_value y = LOG(x);
+    if (!math_is_complex(y)) return DIV(y, K(y, log_base));
+    hlo_value re = hlo_real(b, y), im = hlo_imag(b, y);
+    return hlo_complex(b, DIV(re, K(re, log_base)), DIV(im, K(im, log_base)));
+}
+static hlo_value unary_log2(hlo_builder *b, hlo_value x) { return log_of_base(b, x, M_LN2); }
+static hlo_value unary_log10(hlo_builder *b, hlo_value x) { return log_of_base(b, x, M_LN10); }
 static hlo_value unary_reciprocal(hlo_builder *b, hlo_value x) { return DIVINTO(1, x); }
 static hlo_value unary_square(hlo_builder *b, hlo_value x) { return MUL(x, x); }
 static hlo_value unary_deg2rad(hlo_builder *b, hlo_value x) { return MULK(x, M_PI / 180); }
@@ -65,6 +72,12 @@ static hlo_value unary_rad2deg(hlo_builder *b, hlo_value x) { return MULK(x, 180
 static hlo_value unary_sinc(hlo_builder *b, hlo_value x) {
     hlo_value angle = MULK(x, M_PI);
     return IF(EQK(x, 0), K(x, 1), DIV(hlo_sine(b, angle), angle));
+}
+
+/* As atan2(x / 2, 1/2): a CPU plugin (XLA of 2026) computes its own arctangent, which atan2(x, 1) is turned into, wrongly for
+ * arrays of 64 elements and more. */
+static hlo_value unary_atan(hlo_builder *b, hlo_value x) {
+    return math_is_floating(x) ? hlo_atan2(b, MULK(x, 0.5), K(x, 0.5)) : hlo_atan(b, x);
 }
 
 /* ---- real functions: complex operands are refused as the CPU's kernels do ---- */
@@ -233,7 +246,7 @@ const op_row ops_unary[] = {
     BOTH_UNARY("tan", "tan", PROMOTE_REAL, hlo_tan),
     BOTH_UNARY("asin", "asin", PROMOTE_REAL, hlo_asin),
     BOTH_UNARY("acos", "acos", PROMOTE_REAL, hlo_acos),
-    BOTH_UNARY("atan", "atan", PROMOTE_REAL, hlo_atan),
+    BOTH_UNARY("atan", "atan", PROMOTE_REAL, unary_atan),
     BOTH_UNARY("sinh", "sinh", PROMOTE_REAL, hlo_sinh),
     BOTH_UNARY("cosh", "cosh", PROMOTE_REAL, hlo_cosh),
     BOTH_UNARY("tanh", "tanh", PROMOTE_REAL, hlo_tanh),
