@@ -15,6 +15,13 @@ namespace {
 
 namespace py = pybind11;
 
+// A wrapped number is an input like any other here; PyTorch would turn it into a Python number where it goes.
+at::Tensor stand_in(const at::Tensor &t) {
+    at::Tensor meta = tensor_to_meta(t);
+    meta.unsafeGetTensorImpl()->set_wrapped_number(false);
+    return meta;
+}
+
 py::object list_of(const c10::IValue &value, const c10::IValue &metas) {
     py::list list;
     for (const c10::IValue &element : (value.isList() ? metas : value).toListRef())
@@ -25,9 +32,9 @@ py::object list_of(const c10::IValue &value, const c10::IValue &metas) {
 // As a Python caller writes it: dtypes, layouts and memory formats are ints on the stack.
 py::object python_value(const c10::IValue &value, const c10::Argument &argument) {
     if (value.isNone()) return py::none();
-    if (value.isTensor()) return value.toTensor().defined() ? py::cast(tensor_to_meta(value.toTensor())) : py::none();
+    if (value.isTensor()) return value.toTensor().defined() ? py::cast(stand_in(value.toTensor())) : py::none();
     if (kind_of(argument) == ArgKind::Tensors) {
-        return list_of(value, map_tensors(value, [](const at::Tensor &t) { return tensor_to_meta(t); }));
+        return list_of(value, map_tensors(value, stand_in));
     }
     c10::TypePtr type = argument.real_type();
     if (type->kind() == c10::TypeKind::OptionalType) type = type->containedType(0);

@@ -3,7 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/Resize.h>
+#include <ATen/ops/ones.h>
 
 #include "torch/boxed_frame.h"
 
@@ -28,16 +28,24 @@ class Metas {
         for (auto &[known, meta] : storages_)
             if (known == real) return meta;
         c10::Storage meta(c10::Storage::use_byte_size_t(), static_cast<size_t>(t.storage().nbytes()),
-                          at::DataPtr(nullptr, at::Device(at::kMeta)), nullptr, true);
+                          at::DataPtr(nullptr, at::Device(at::kMeta)), c10::GetAllocator(at::kMeta), true);
         storages_.emplace_back(real, meta);
         return meta;
     }
 
+    // PyTorch gives kernels in Python a number in its place, which it reads; of one that is on this device only the type counts.
+    static at::Tensor wrapped_number(const at::Tensor &t) {
+        if (t.device().is_cpu()) return t;
+        at::Tensor host = at::ones({}, t.options().device(at::kCPU));
+        host.unsafeGetTensorImpl()->set_wrapped_number(true);
+        return host;
+    }
+
     at::Tensor make(const at::Tensor &t) {
+        if (t.unsafeGetTensorImpl()->is_wrapped_number()) return wrapped_number(t);
         if (!t.has_storage()) return tensor_to_meta(t);
         auto meta = at::detail::make_tensor<c10::TensorImpl>(storage_of(t), c10::DispatchKeySet(c10::DispatchKey::Meta), t.dtype());
         meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
-        if (t.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
         if (t.is_conj()) meta._set_conj(true);
         if (t.is_neg()) meta._set_neg(true);
         return meta;
@@ -89,7 +97,7 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
                 " can't be cast to the desired output type ", target.scalar_type());
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
-    at::native::resize_output(target, inferred.sizes());
+    target.resize_(inferred.sizes()); // the meta kernel has warned of it
     resized = true;
 }
 
@@ -103,7 +111,7 @@ void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::j
             size_t i = 0;
             each_tensor(values[r.target],
                         [&](const at::Tensor &target) { check_written(target, metas[i++], plan.is_out[r.target]); });
-            k += std::max<int>(1, static_cast<int>(i));
+            k += r.list ? static_cast<int>(i) : 1;
         } else if (r.list) {
             for (const c10::IValue &element : returned[r.returned].toListRef()) set_geometry(k++, element.toTensor());
             c.n_results = k;

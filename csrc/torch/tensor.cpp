@@ -133,7 +133,8 @@ at::Tensor tensor_from_core(storage *s, const geometry &g) {
 at::Tensor tensor_to_meta(const at::Tensor &t) {
     const auto nbytes = static_cast<int64_t>(
         at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.itemsize(), static_cast<size_t>(t.storage_offset())));
-    c10::Storage s(c10::Storage::use_byte_size_t(), nbytes, at::DataPtr(nullptr, at::Device(at::kMeta)), nullptr, true);
+    c10::Storage s(c10::Storage::use_byte_size_t(), nbytes, at::DataPtr(nullptr, at::Device(at::kMeta)),
+                   c10::GetAllocator(at::kMeta), true);
     auto meta = at::detail::make_tensor<c10::TensorImpl>(std::move(s), c10::DispatchKeySet(c10::DispatchKey::Meta),
                                                          t.dtype());
     meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
