@@ -189,6 +189,11 @@ void register_copies(torch::Library &aten) {
     aten.impl("_copy_from", &copy_from);
     aten.impl("_copy_from_and_resize", &copy_from_and_resize);
     aten.impl("_local_scalar_dense", &local_scalar_dense);
+    // The lazy bits are honoured here. PyTorch's fallback for them would clone the tensor first, which is a copy again, without end.
+    for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+        auto *lazy = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+        lazy->impl("_copy_from", torch::CppFunction::makeFallthrough());
+    }
 }
 
 }  // namespace torch_tpu
