@@ -96,8 +96,9 @@ void check_writable(const at::Tensor &dst) { at::assert_no_internal_overlap(dst)
 
 at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool /*non_blocking*/) {
     if (dst.numel() == 0 && self.numel() == 0) return dst;
-    TORCH_CHECK(at::is_expandable_to(self.sizes(), dst.sizes()), "The size of tensor a ", self.sizes(),
-                " cannot be broadcast to the size of tensor b ", dst.sizes());
+    const auto broadcast = at::infer_size(dst.sizes(), self.sizes()); // raises PyTorch's own message
+    TORCH_CHECK(at::IntArrayRef(broadcast) == dst.sizes(), "output with shape ", dst.sizes(),
+                " doesn't match the broadcast shape ", at::IntArrayRef(broadcast));
     if (dst.numel() == 0) return dst;
     check_writable(dst);
     if (is_tpu(self) && is_tpu(dst)) {

@@ -38,31 +38,32 @@ class TpuStream(torch.Stream):
         return f"<torch.tpu.Stream device={self.device} id={self.stream_id}>"
 
 
-class TpuEvent(torch.Event):
-    """A place in a device's order of work.
+class _EventType(type):
+    """torch.Event's methods take events of exactly that type, so TpuEvent makes those instead of a subclass's."""
 
-    With ``enable_timing``, recording waits for the work before it, so that the time between two events is the time
-    that the work between them took.
-    """
-
-    def __new__(
+    def __call__(
         cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
         external: bool = False,
         device: Any = None,
-    ) -> TpuEvent:
+    ) -> torch.Event:
         if interprocess or external:
             raise NotImplementedError("events of device tpu cannot be shared with other processes or libraries")
         where = torch.device("tpu", _device_index(device))
-        return super().__new__(cls, device=where, enable_timing=enable_timing, blocking=blocking)
+        return torch.Event(device=where, enable_timing=enable_timing, blocking=blocking)
 
-    def record(self, stream: torch.Stream | None = None) -> None:
-        super().record(current_stream(self.device) if stream is None else stream)
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
 
-    def wait(self, stream: torch.Stream | None = None) -> None:
-        super().wait(current_stream(self.device) if stream is None else stream)
+
+class TpuEvent(metaclass=_EventType):
+    """A place in a device's order of work; ``TpuEvent(enable_timing=False, blocking=False, device=None)`` makes one.
+
+    With ``enable_timing``, recording waits for the work before it, so that the time between two events is the time that
+    the work between them took.
+    """
 
 
 Stream = TpuStream
