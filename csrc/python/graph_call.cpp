@@ -1,6 +1,8 @@
 // Calls of a whole graph: what torch.compile's functions run. One C++ call from arguments to launch, without Python.
 #include "python/graph_call.h"
 
+#include <structmember.h>
+
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -291,7 +293,10 @@ PyObject *graph_operator(PyObject *, PyObject *args) {
     auto *self = reinterpret_cast<GraphOperatorObject *>(graph_operator_type->tp_alloc(graph_operator_type, 0));
     if (!self) return nullptr;
     self->made = made.release();
-    return reinterpret_cast<PyObject *>(self);
+    auto *object = reinterpret_cast<PyObject *>(self);
+    // AOTAutograd asks by this name whether arguments come as one list.
+    if (PyObject_SetAttrString(object, "_boxed_call", Py_True) < 0) Py_CLEAR(object);
+    return object;
     END_HANDLE_TH_ERRORS
 }
 
@@ -337,15 +342,18 @@ PyObject *call_operator(PyObject *self, PyObject *args, PyObject *) {
 void dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     delete reinterpret_cast<GraphOperatorObject *>(self)->made;
+    Py_XDECREF(reinterpret_cast<GraphOperatorObject *>(self)->attributes);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-// What PyTorch asks of a function that takes its arguments as one list.
-PyObject *boxed_call(PyObject *, void *) { Py_RETURN_TRUE; }
+PyMemberDef kMembers[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(GraphOperatorObject, attributes), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
 
 PyGetSetDef kProperties[] = {
-    {"_boxed_call", boxed_call, nullptr, "True: arguments come as one list, which is emptied", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -353,6 +361,7 @@ PyType_Slot kSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
     {Py_tp_call, reinterpret_cast<void *>(call_operator)},
     {Py_tp_getset, kProperties},
+    {Py_tp_members, kMembers},
     {Py_tp_doc, const_cast<char *>("A compiled graph: called with a list of tensors, returns a list.")},
     {0, nullptr},
 };
