@@ -10,7 +10,7 @@
 
 enum { BILINEAR, NEAREST, BICUBIC };
 enum { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION };
-enum { MAX_TAPS = 4, MAX_SPATIAL = 3 };
+enum { MAX_TAPS = 4, MAX_SPATIAL = 3, MAX_COMBINATIONS = 16 };
 
 typedef struct {
     int count;
@@ -274,20 +274,25 @@ static void lower_grid_sampler_backward(lowering *l) {
         return;
     }
     grad = channels_last(b, grad, s.batch, s.channels, s.points);
-    int64_t rows[3] = {s.batch, s.area, s.channels}, column[3] = {s.batch, s.points, 1};
-    hlo_value grad_input = result_wanted(l, 0) ? index_zeros(b, grad ? grad->dtype : DTYPE_F32, 3, rows) : NULL;
+    int64_t column[3] = {s.batch, s.points, 1};
+    hlo_value positions[MAX_COMBINATIONS], shares[MAX_COMBINATIONS];
     hlo_value grad_axis[MAX_SPATIAL] = {NULL};
     for (int k = 0; k < combinations(&s); k++) {
-        hlo_value at = position(b, &s, k, tap);
-        if (result_wanted(l, 0)) grad_input = add_to_rows(b, grad_input, at, weighted(b, &s, grad, product(b, &s, tap, -1)));
+        positions[k] = position(b, &s, k, tap);
+        if (result_wanted(l, 0)) shares[k] = weighted(b, &s, grad, product(b, &s, tap, -1));
         if (!result_wanted(l, 1)) continue;
-        hlo_value share = sum_channels(b, hlo_multiply(b, grad, read_rows(b, &s, at)));
+        hlo_value share = sum_channels(b, hlo_multiply(b, grad, read_rows(b, &s, positions[k])));
         for (int i = 0; i < s.spatial; i++) {
             hlo_value part = hlo_multiply(b, share, product(b, &s, tap, i));
             grad_axis[i] = grad_axis[i] ? hlo_add(b, grad_axis[i], part) : part;
         }
     }
-    if (result_wanted(l, 0)) result_set(l, 0, channels_first(b, grad_input, result_rank(l, 0), result_dims(l, 0)));
+    if (result_wanted(l, 0)) {
+        int64_t rows[3] = {s.batch, s.area, s.channels};
+        hlo_value at = hlo_concatenate(b, combinations(&s), positions, 1), all = hlo_concatenate(b, combinations(&s), shares, 1);
+        hlo_value sum = all ? add_to_rows(b, index_zeros(b, all->dtype, 3, rows), at, all) : NULL;
+        result_set(l, 0, channels_first(b, sum, result_rank(l, 0), result_dims(l, 0)));
+    }
     if (!result_wanted(l, 1)) return;
     hlo_value columns[MAX_SPATIAL];
     for (int i = 0; i < s.spatial; i++) columns[s.spatial - 1 - i] = hlo_reshape(b, grad_axis[i], 3, column);

@@ -95,7 +95,8 @@ static hlo_value count_bins(hlo_builder *b, hlo_value bin, hlo_value used, hlo_v
 }
 
 /* min and max of x when both are given as equal; a range of no width is widened by one on both sides. */
-static void value_range(hlo_builder *b, hlo_value x, double low, double high, hlo_value *min, hlo_value *max) {
+static void value_range(hlo_builder *b, hlo_value x, double low, double high, double margin, hlo_value *min,
+                        hlo_value *max) {
     int64_t d = 0;
     dtype t = x->dtype;
     *min = hlo_scalar(b, t, low);
@@ -104,8 +105,8 @@ static void value_range(hlo_builder *b, hlo_value x, double low, double high, hl
         *min = hlo_reduce(b, HLO_REDUCE_MINIMUM, x, 1, &d);
         *max = hlo_reduce(b, HLO_REDUCE_MAXIMUM, x, 1, &d);
     }
-    hlo_value equal = hlo_eq(b, *min, *max), one = hlo_scalar(b, t, 1), zero = hlo_scalar(b, t, 0);
-    hlo_value widen = hlo_select(b, equal, one, zero);
+    hlo_value equal = hlo_eq(b, *min, *max), zero = hlo_scalar(b, t, 0);
+    hlo_value widen = hlo_select(b, equal, hlo_scalar(b, t, margin), zero);
     *min = hlo_subtract(b, *min, widen);
     *max = hlo_add(b, *max, widen);
 }
@@ -131,7 +132,7 @@ static void lower_histc(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = flatten(b, arg_tensor(l, 0)), min, max;
     if (!x) return;
-    value_range(b, x, arg_float_or(l, 2, 0), arg_float_or(l, 3, 0), &min, &max);
+    value_range(b, x, arg_float_or(l, 2, 0), arg_float_or(l, 3, 0), 1, &min, &max);
     result_set(l, 0, equal_bins(b, x, min, max, arg_int_or(l, 1, 100), NULL, x->dtype));
 }
 
@@ -151,7 +152,7 @@ static void lower_histogram_count(lowering *l) {
     const double *range;
     int64_t bins = arg_int_or(l, 1, 100), n = bins + 1;
     int given = arg_floats(l, 2, &range);
-    value_range(b, x, given == 2 ? range[0] : 0, given == 2 ? range[1] : 0, &min, &max);
+    value_range(b, x, given == 2 ? range[0] : 0, given == 2 ? range[1] : 0, 0.5, &min, &max);
     hlo_value counts = equal_bins(b, x, min, max, bins, weight, x->dtype);
     hlo_value step = hlo_divide(b, hlo_subtract(b, max, min), hlo_scalar(b, x->dtype, (double)bins));
     hlo_value position = hlo_iota(b, x->dtype, 1, &n, 0);
