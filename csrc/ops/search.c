@@ -94,7 +94,7 @@ static hlo_value count_bins(hlo_builder *b, hlo_value bin, hlo_value used, hlo_v
     return index_put_slices(b, index_zeros(b, t, 1, &bins), 0, bin, weight, INDEX_ADD);
 }
 
-/* min and max of x when both are given as equal; a range of no width is widened by one on both sides. */
+/* min and max of x when both are given as equal; a range of no width is widened by `margin` on both sides. */
 static void value_range(hlo_builder *b, hlo_value x, double low, double high, double margin, hlo_value *min,
                         hlo_value *max) {
     int64_t d = 0;
