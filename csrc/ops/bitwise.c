@@ -33,14 +33,6 @@ static hlo_value shift_right(hlo_builder *b, hlo_value x, hlo_value y) {
     return hlo_shift_right_arithmetic(b, x, IF(out, K(y, dtype_bits(x->dtype) - 1), y));
 }
 
-/* The older operators also take floats: x * 2^y and x / 2^y. */
-static hlo_value old_shift_left(hlo_builder *b, hlo_value x, hlo_value y) {
-    return math_is_floating(x) ? MUL(x, math_power_of_two(b, y)) : shift_left(b, x, y);
-}
-static hlo_value old_shift_right(hlo_builder *b, hlo_value x, hlo_value y) {
-    return math_is_floating(x) ? DIV(x, math_power_of_two(b, y)) : shift_right(b, x, y);
-}
-
 #define BITWISE_ROWS(name, function)                                       \
     {"aten::bitwise_" name ".Tensor", PROMOTE, .binary = function},        \
     {"aten::bitwise_" name ".Scalar", PROMOTE, .binary = function},        \
@@ -59,10 +51,10 @@ const op_row ops_bitwise[] = {
     {"prims::bitwise_not", PROMOTE, .unary = bitwise_not},
     SHIFT_ROWS("bitwise_left_shift", shift_left),
     SHIFT_ROWS("bitwise_right_shift", shift_right),
-    {"aten::__lshift__.Tensor", PROMOTE, OP_OPMATH, .binary = old_shift_left},
-    {"aten::__lshift__.Scalar", PROMOTE, OP_OPMATH, .binary = old_shift_left},
-    {"aten::__rshift__.Tensor", PROMOTE, OP_OPMATH, .binary = old_shift_right},
-    {"aten::__rshift__.Scalar", PROMOTE, OP_OPMATH, .binary = old_shift_right},
+    {"aten::__lshift__.Tensor", PROMOTE, .binary = shift_left},
+    {"aten::__lshift__.Scalar", PROMOTE, .binary = shift_left},
+    {"aten::__rshift__.Tensor", PROMOTE, .binary = shift_right},
+    {"aten::__rshift__.Scalar", PROMOTE, .binary = shift_right},
     {"prims::shift_left", PROMOTE, .binary = shift_left},
     {"prims::shift_right_arithmetic", PROMOTE, .binary = shift_right},
     {NULL}};

@@ -162,28 +162,28 @@ static void lower_nan_to_num(lowering *l) {
 
 /* ---- frexp ---- */
 
-/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, inf and nan are their own mantissa with exponent 0. Read off the
- * bits; subnormal numbers are scaled up first. */
+/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, inf and nan are their own mantissa with exponent 0. Only bits are
+ * used: floating-point operations may take subnormal numbers for zero. A subnormal number's leading one is shifted to its
+ * place; its exponent is that of the smallest normal number less the shift. */
 static void frexp_values(hlo_builder *b, hlo_value x, hlo_value *mantissa, hlo_value *exponent) {
     *mantissa = *exponent = NULL;
     if (!math_require(b, x, KIND_FLOAT, "frexp_cpu")) return;
     if (x->dtype != DTYPE_F64) x = hlo_convert(b, x, DTYPE_F32);
     bool wide = x->dtype == DTYPE_F64;
     dtype word = wide ? DTYPE_I64 : DTYPE_I32;
-    int fraction_bits = wide ? 52 : 23, bias = wide ? 1022 : 126;
-    int64_t exponent_mask = wide ? 0x7ff : 0xff;
-    double smallest_normal = wide ? 0x1p-1022 : 0x1p-126;
-    hlo_value plain = OR(EQK(x, 0), NOT(hlo_is_finite(b, x)));
-    hlo_value tiny = LT(ABS(x), K(x, smallest_normal));
-    hlo_value bits = hlo_bitcast_convert(b, IF(tiny, MULK(x, ldexp(1, 64)), x), word);
-    if (!bits) return;
-    hlo_value mask = hlo_constant_int(b, word, 0, NULL, exponent_mask);
-    hlo_value e = AND(hlo_shift_right_logical(b, bits, K(bits, fraction_bits)), mask);
-    hlo_value shifted = ADDK(e, -bias);
-    *exponent = IF(plain, K(e, 0), IF(tiny, ADDK(shifted, -64), shifted));
-    hlo_value keep = hlo_constant_int(b, word, 0, NULL, ~(exponent_mask << fraction_bits));
+    int fraction_bits = wide ? 52 : 23, exponent_bits = wide ? 11 : 8, bias = wide ? 1022 : 126;
+    int64_t sign_bit = wide ? INT64_MIN : INT32_MIN, fraction_ones = ((int64_t)1 << fraction_bits) - 1;
+    hlo_value bits = hlo_bitcast_convert(b, x, word);
+    hlo_value fraction_mask = hlo_constant_int(b, word, 0, NULL, fraction_ones);
+    hlo_value sign = AND(bits, hlo_constant_int(b, word, 0, NULL, sign_bit)), fraction = AND(bits, fraction_mask);
+    hlo_value field = AND(hlo_shift_right_logical(b, bits, K(bits, fraction_bits)), K(bits, (double)((1 << exponent_bits) - 1)));
+    hlo_value subnormal = EQK(field, 0), plain = OR(AND(subnormal, EQK(fraction, 0)), EQK(field, (1 << exponent_bits) - 1));
+    hlo_value shift = ADDK(hlo_count_leading_zeros(b, IF(plain, K(fraction, 1), fraction)), -exponent_bits);
+    fraction = IF(AND(subnormal, NOT(plain)), AND(hlo_shift_left(b, fraction, IF(subnormal, shift, K(shift, 0))), fraction_mask), fraction);
+    hlo_value e = IF(subnormal, SUBFROM(1 - bias, shift), ADDK(field, -bias));
     hlo_value half = hlo_constant_int(b, word, 0, NULL, (int64_t)bias << fraction_bits);
-    *mantissa = IF(plain, x, hlo_bitcast_convert(b, OR(AND(bits, keep), half), x->dtype));
+    *exponent = IF(plain, K(e, 0), e);
+    *mantissa = hlo_bitcast_convert(b, IF(plain, bits, OR(OR(sign, fraction), half)), x->dtype);
 }
 
 static void lower_frexp(lowering *l) {
