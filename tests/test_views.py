@@ -164,7 +164,7 @@ def test_small_writes_spill_nowhere(dtype):
     def program(t):
         t[1].zero_()
         t[3].fill_(1)
-        t[4:6].mul_(0)
+        t[4:6].mul_(t[1])
         t[7:] = t[:1]
         return t.clone()
 
