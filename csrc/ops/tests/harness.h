@@ -36,7 +36,13 @@ static inline size_t harness_bytes(const harness_array *a) {
     return n;
 }
 
-static inline hlo_value harness_random_state(void *context) { return *(hlo_value *)context; }
+/* A stream of its own for every use, as the graph's lowering gives: uses are 2^40 counter values apart. */
+typedef struct { hlo_builder *builder; hlo_value state; int64_t uses; } harness_generator;
+static inline hlo_value harness_random_state(void *context) {
+    harness_generator *g = context;
+    const int64_t offset[2] = {0, g->uses++ << 40};
+    return hlo_add(g->builder, g->state, hlo_constant_ints(g->builder, DTYPE_U64, 2, offset));
+}
 static inline hlo_value harness_runtime_number(void *context, int arg, int element, const number *n, dtype t) {
     (void)context, (void)arg, (void)element, (void)n, (void)t;
     return NULL;
@@ -59,14 +65,15 @@ static inline status *harness_lower(const char *name, int n_args, const argument
     if (!row) return status_new(STATUS_NOT_FOUND, "%s has no row", name);
     hlo_builder *b = hlo_create();
     if (!b) return status_no_memory();
-    hlo_value parameters[HARNESS_MAX_VALUES] = {NULL}, values[HARNESS_MAX_VALUES] = {NULL}, wanted[HARNESS_MAX_VALUES], state = NULL;
+    hlo_value parameters[HARNESS_MAX_VALUES] = {NULL}, values[HARNESS_MAX_VALUES] = {NULL}, wanted[HARNESS_MAX_VALUES];
+    harness_generator generator = {.builder = b};
     hlo_value *of_args[HARNESS_MAX_VALUES];
     tensor_type types[HARNESS_MAX_VALUES];
     for (int i = 0; i < n_inputs; i++) parameters[i] = hlo_parameter(b, inputs[i].dtype, inputs[i].rank, inputs[i].dims);
-    if (row->flags & OP_RANDOM) state = hlo_parameter(b, DTYPE_U64, 1, (int64_t[]){2});
+    if (row->flags & OP_RANDOM) generator.state = hlo_parameter(b, DTYPE_U64, 1, (int64_t[]){2});
     for (int i = 0; i < n_args; i++) of_args[i] = harness_values(b, &args[i], parameters);
     for (int k = 0; k < n_results; k++) types[k] = (tensor_type){results[k].dtype, results[k].rank, results[k].dims};
-    lowering_host host = {harness_runtime_number, harness_number_used, harness_random_state, &state};
+    lowering_host host = {harness_runtime_number, harness_number_used, harness_random_state, &generator};
     lowering l = {.builder = b, .row = row, .n_args = n_args, .args = args, .values = of_args, .n_results = n_results,
                   .result_types = types, .results = values, .host = &host};
     lowering_run(&l);
