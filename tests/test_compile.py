@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from helpers import child_output
 from torch import nn
 
@@ -141,6 +142,33 @@ def test_manual_seed_repeats_dropout():
         torch.manual_seed(3)
         results.append(function(x).cpu())
     assert torch.equal(*results)
+
+
+def test_checkpointing_keeps_the_dropout_mask():
+    def block(w):
+        return nn.functional.dropout(w.sin(), 0.3).exp()
+
+    w = torch.ones(1000, device="tpu", requires_grad=True)
+    y = torch.compile(lambda w: torch.utils.checkpoint.checkpoint(block, w, use_reentrant=False) * 1)(w)
+    y.sum().backward()
+    assert torch.equal((y == 1).cpu(), (w.grad == 0).cpu())
+
+
+def test_tensors_of_the_cpu_in_a_graph():
+    x = torch.ones(4, device="tpu")
+    assert torch.compile(lambda x, s: x * s)(x, torch.tensor(0.5)).cpu().tolist() == [0.5] * 4
+    assert torch.compile(lambda x: x + torch.arange(4).to(x.device))(x).cpu().tolist() == [1, 2, 3, 4]
+    host = torch.compile(lambda x: (x * 2).cpu())(x)
+    assert host.device.type == "cpu"
+    assert host.tolist() == [2] * 4
+
+
+def test_function_transforms():
+    def f(x):
+        return torch.func.vmap(torch.func.grad(lambda v: (v**3).sum()))(x)
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(torch.compile(f)(x.to("tpu")).cpu(), 3 * x**2)
 
 
 def test_autocast():

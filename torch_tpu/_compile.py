@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,7 +56,6 @@ def check_options(options: dict[str, Any] | None) -> None:
 
 @functools.cache
 def _aot_backend() -> Any:
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     return aot_autograd(
@@ -63,9 +63,26 @@ def _aot_backend() -> Any:
         bw_compiler=compile_graph,
         inference_compiler=compile_graph,
         decompositions=_decompositions_for_tracing,
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=_partition,
         keep_inference_input_mutations=True,
     )
+
+
+def _partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    """The min-cut partition.
+
+    Activation checkpointing recomputes all but random numbers: those of the forward are kept, since the state that a
+    program drew them from does not exist outside it.
+    """
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    for node in joint.graph.nodes:
+        random = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+        if random and "recompute" in node.meta:
+            for kept in (node, *(user for user in node.users if user.target is operator.getitem)):
+                kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
 
 def _decompositions_for_tracing() -> dict[torch._ops.OpOverload, Callable[..., Any]]:

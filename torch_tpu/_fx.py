@@ -128,7 +128,7 @@ def _device_of(node: Any) -> torch.device | None:
 
 def _origin(node: torch.fx.Node) -> str:
     """Where in the user's program an FX node comes from: its innermost line."""
-    lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip()]
+    lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip(" ^~")]
     return "\n  from " + "\n    ".join(lines[-2:]) if lines else ""
 
 
