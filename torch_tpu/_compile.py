@@ -78,8 +78,8 @@ def _partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
     from torch.utils.checkpoint import CheckpointPolicy
 
     for node in joint.graph.nodes:
-        random = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
-        if random and "recompute" in node.meta:
+        tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+        if torch.Tag.nondeterministic_seeded in tags and "recompute" in node.meta:
             for kept in (node, *(user for user in node.users if user.target is operator.getitem)):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     return min_cut_rematerialization_partition(joint, *args, **kwargs)
