@@ -1,6 +1,7 @@
 // Counter-based random numbers depend on (seed, offset) alone, so a generator is those two numbers and needs no device.
 #include "torch/generator.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/GeneratorImpl.h>
 
@@ -105,6 +106,14 @@ void generator_next(const std::optional<at::Generator> &generator, int device, u
                     uint64_t *offset) {
     const bool given = generator.has_value() && generator->defined();
     at::Generator chosen = given ? *generator : generator_default(static_cast<c10::DeviceIndex>(device));
+    // A CPU generator seeds the call: with tpu as the default device, PyTorch's own samplers make CPU generators for calls that
+    // land here (torch/utils/data/sampler.py).
+    if (chosen.device().is_cpu()) {
+        const std::lock_guard<std::mutex> lock(chosen.mutex());
+        *seed = at::check_generator<at::CPUGeneratorImpl>(chosen)->random64();
+        *offset = 0;
+        return;
+    }
     TORCH_CHECK(chosen.device().type() == kDevice, "Expected a 'tpu' device type for generator but found '",
                 chosen.device().type(), "'");
     const std::lock_guard<std::mutex> lock(chosen.mutex());
