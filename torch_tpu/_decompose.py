@@ -30,7 +30,8 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     for name in ("", ".fft", ".linalg", ".nn.functional", ".special"):  # importing them fills the table
         importlib.import_module("torch._refs" + name)
 
-    return {**decomposition_table, **_decompositions.table}
+    found = {op: f for op, f in decomposition_table.items() if isinstance(op, torch._ops.OpOverload)}
+    return {**found, **_decompositions.table}
 
 
 @functools.cache

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch._dynamo import device_interface
 
+from torch_tpu import tpu
+
 
 class DeviceInterface(device_interface.DeviceInterface):
     """Answers from `torch.tpu`."""
@@ -16,56 +18,56 @@ class DeviceInterface(device_interface.DeviceInterface):
 
     class device:  # noqa: N801
         def __new__(cls, device: Any) -> Any:
-            return torch.tpu.device(device)
+            return tpu.device(device)
 
     class Worker:
         @staticmethod
         def set_device(device: int) -> None:
-            torch.tpu.set_device(device)
+            tpu.set_device(device)
 
         @staticmethod
         def current_device() -> int:
-            return torch.tpu.current_device()
+            return tpu.current_device()
 
         @staticmethod
         def get_device_properties(device: Any = None) -> Any:
-            return torch.tpu.get_device_properties(device)
+            return tpu.get_device_properties(device)
 
     @staticmethod
     def current_device() -> int:
-        return torch.tpu.current_device()
+        return tpu.current_device()
 
     @staticmethod
     def set_device(device: Any) -> None:
-        torch.tpu.set_device(device)
+        tpu.set_device(device)
 
     @staticmethod
     def exchange_device(device: int) -> int:
-        return torch.tpu._exchange_device(device)
+        return tpu._exchange_device(device)
 
     @staticmethod
     def maybe_exchange_device(device: int) -> int:
-        return torch.tpu._maybe_exchange_device(device)
+        return tpu._maybe_exchange_device(device)
 
     @staticmethod
     def device_count() -> int:
-        return torch.tpu.device_count()
+        return tpu.device_count()
 
     @staticmethod
     def is_available() -> bool:
-        return torch.tpu.is_available()
+        return tpu.is_available()
 
     @staticmethod
     def stream(stream: torch.Stream) -> Any:
-        return torch.tpu.stream(stream)
+        return tpu.stream(stream)
 
     @staticmethod
     def current_stream() -> torch.Stream:
-        return torch.tpu.current_stream()
+        return tpu.current_stream()
 
     @staticmethod
     def set_stream(stream: torch.Stream) -> None:
-        torch.tpu.set_stream(stream)
+        tpu.set_stream(stream)
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
@@ -73,11 +75,11 @@ class DeviceInterface(device_interface.DeviceInterface):
 
     @staticmethod
     def synchronize(device: Any = None) -> None:
-        torch.tpu.synchronize(device)
+        tpu.synchronize(device)
 
     @staticmethod
     def get_compute_capability(device: Any = None) -> str:
-        return torch.tpu.get_device_name(device)
+        return tpu.get_device_name(device)
 
     @staticmethod
     def is_bf16_supported(including_emulation: bool = False) -> bool:
@@ -89,4 +91,4 @@ class DeviceInterface(device_interface.DeviceInterface):
 
     @staticmethod
     def memory_allocated(device: Any = None) -> int:
-        return torch.tpu.memory_allocated(device)
+        return tpu.memory_allocated(device)

@@ -59,7 +59,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def geometry_of(t: torch.Tensor) -> Geometry:
     """(dtype, sizes, strides, offset, conj, neg), as csrc/view/view.h has it."""
-    return (dtype_name(t.dtype), tuple(t.size()), tuple(t.stride()), t.storage_offset(), t.is_conj(), t.is_neg())
+    return (dtype_name(t.dtype), tuple(t.size()), tuple(t.stride()), int(t.storage_offset()), t.is_conj(), t.is_neg())
 
 
 def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -295,8 +295,8 @@ class Recorder(TorchDispatchMode):
 
     def written_inputs(self) -> list[tuple[int, torch.Tensor]]:
         """Inputs that were written into: (which, the tensor)."""
-        found = [s for s in self._storages.values() if s.source is not None and s.written]
-        return [(s.source, s.owner) for s in sorted(found, key=lambda s: s.source)]
+        found = [(s.source, s.owner) for s in self._storages.values() if s.source is not None and s.written]
+        return sorted(found, key=lambda pair: pair[0])
 
     # ---- arguments ----
 

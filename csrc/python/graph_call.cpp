@@ -270,7 +270,7 @@ void plan_constants(GraphOperator &made, PyObject *constants) {
 struct GraphOperatorObject {
     PyObject_HEAD;
     GraphOperator *made;
-    PyObject *attributes; // __dict__: wrappers made by functools.wraps copy what is in it
+    PyObject *attributes;  // __dict__: wrappers made by functools.wraps copy what is in it
 };
 
 PyTypeObject *graph_operator_type;
