@@ -186,21 +186,12 @@ static void lower_lu_solve(lowering *l) {
     set_reshaped(l, 0, solve_side(b, &f, x, !arg_given(l, 3) || arg_bool(l, 3), arg_bool(l, 4)));
 }
 
-/* PyTorch factors the transpose of a contiguous real matrix, and its formulas for gradients count on it
- * (BatchLinearAlgebra.cpp and FunctionsManual.cpp: use_A_T). */
-static bool factors_transpose(lowering *l) { return arg_is_contiguous(l, 0) && !dtype_is_complex(arg_tensor_dtype(l, 0)); }
-
-static hlo_value matrix_to_factor(lowering *l) {
-    hlo_value a = matrix_batch(lower_builder(l), arg_tensor(l, 0));
-    return factors_transpose(l) ? matrix_transpose(lower_builder(l), a) : a;
-}
-
 /* (A, B, left, check_errors) -> result, LU, pivots, info. B may be a vector, or a batch of them in A's shape. */
 static void lower_solve(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value a = arg_tensor(l, 0), x = arg_tensor(l, 1);
     if (!a || !x) return;
-    lu_factors f = factor(b, matrix_to_factor(l), true), wide = {0};
+    lu_factors f = factor(b, matrix_batch(b, a), true), wide = {0};
     set_reshaped(l, 1, f.lu);
     set_reshaped(l, 2, f.pivots);
     set_reshaped(l, 3, f.info);
@@ -217,7 +208,7 @@ static void lower_solve(lowering *l) {
     hlo_value p = matrix_batch(b, matrix_expand_batch(b, pivots, x));
     wide.pivots = p ? hlo_reshape(b, p, 2, p->dims) : NULL;
     x = matrix_batch(b, matrix_expand_batch(b, x, lu));
-    set_reshaped(l, 0, solve_side(b, &wide, x, !arg_given(l, 2) || arg_bool(l, 2), factors_transpose(l)));
+    set_reshaped(l, 0, solve_side(b, &wide, x, !arg_given(l, 2) || arg_bool(l, 2), false));
 }
 
 /* (A, check_errors) -> inverse, info */
@@ -228,6 +219,14 @@ static void lower_inverse(lowering *l) {
     lu_factors f = factor(b, a, true);
     set_reshaped(l, 0, solve(b, &f, matrix_identity(b, a->dtype, a->dims[0], a->dims[1], a->dims[2]), false));
     set_reshaped(l, 1, f.info);
+}
+
+/* For a determinant PyTorch factors the transpose of a contiguous real matrix, and its formulas for gradients count on it
+ * (BatchLinearAlgebra.cpp and FunctionsManual.cpp: use_A_T). */
+static hlo_value matrix_to_factor(lowering *l) {
+    hlo_value a = matrix_batch(lower_builder(l), arg_tensor(l, 0));
+    bool transpose = arg_is_contiguous(l, 0) && !dtype_is_complex(arg_tensor_dtype(l, 0));
+    return transpose ? matrix_transpose(lower_builder(l), a) : a;
 }
 
 /* -1 where the number of swaps is odd, else 1: [B]. */

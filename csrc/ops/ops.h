@@ -67,7 +67,7 @@ bool arg_given(const lowering *l, int i); /* false: absent or None */
 hlo_value arg_tensor(lowering *l, int i);
 dtype arg_tensor_dtype(const lowering *l, int i); /* before promotion; a number's own type (BOOL, I64, F64, C128) */
 int arg_tensor_rank(const lowering *l, int i);    /* 0 for a number */
-/* Values have no strides; but a few operators' results depend on whether the operand is_contiguous() (the solvers). */
+/* Values have no strides; but a few operators' results depend on whether the operand is_contiguous() (the determinants). */
 bool arg_is_contiguous(const lowering *l, int i);
 bool arg_is_tensor(const lowering *l, int i);     /* a device tensor, not a number */
 /* Tensor lists: entries may be NULL (None). Promoted like the rest. */
