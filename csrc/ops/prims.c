@@ -6,12 +6,9 @@
 
 /* ---- reductions: (inp, dims, .., output_dtype); types are promoted before, the result's is known ---- */
 
-/* None reduces all; an empty list none. */
+/* PyTorch's kernels take an empty list as all dimensions, its metadata as none: the result's rank tells which. */
 static int reduced_dims(lowering *l, hlo_value x, int64_t *dims) {
-    const int64_t *given;
-    int n = arg_ints(l, 1, &given);
-    if (arg_given(l, 1) && n == 0) return 0;
-    return arg_reduce_dims(l, 1, x->rank, dims);
+    return result_rank(l, 0) == x->rank ? 0 : arg_reduce_dims(l, 1, x->rank, dims);
 }
 
 static void reduce(lowering *l, hlo_reduction kind, bool in_result_dtype) {
