@@ -272,6 +272,7 @@ int python_boxed_init(PyObject *module) {
     try {
         exec_set_host(&torch_tpu::kHost);
         torch_tpu::register_all();
+        torch_tpu::register_structured_metas();
         return 0;
     } catch (const std::exception &e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());

@@ -20,6 +20,8 @@ void run_operator(const OperatorPlan &plan, torch::jit::Stack *stack);
 
 // PyTorch's CPU kernel on copies; what it writes is copied back. reason: why it has to be, for the warning.
 void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::string &reason);
+// What infer.cpp needs of the dispatcher.
+void register_structured_metas();
 // How often each operator ran on the CPU.
 std::map<std::string, int64_t> cpu_fallbacks();
 

@@ -65,7 +65,9 @@ class Frame {
     void add_result(result_kind kind, const at::Tensor *target);
     [[noreturn]] void wrong_device(const at::Tensor &t, const ArgPlan &planned) const;
     void infer_from(const std::vector<c10::IValue> &arguments, const torch::jit::Stack &returned);
-    void infer_functional();
+    void infer_functional(const c10::OperatorHandle &op, bool structured);
+    void infer_structured();
+    void infer_usual();
     void check_written(const at::Tensor &target, const at::Tensor &inferred, bool is_out);
     void set_geometry(int k, const at::Tensor &inferred);
     size_t list_room() const;

@@ -1,11 +1,16 @@
 // Result metadata from PyTorch's own meta kernels: the called operator runs on tensors of device meta that alias each other
 // as the real ones do, so that shapes, types, overlaps and arguments are checked by PyTorch and in its words.
+//
+// PyTorch replaces most meta kernels by Python ones, which take 100 us and more and word their errors in their own way. The C++
+// metadata function of a structured operator is still reached as a backend without kernels reaches it: the default kernel
+// computes the metadata and calls the out= form. A mode that does nothing in out= forms makes that enough.
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/ones.h>
 
-#include "torch/boxed_frame.h"
+#include "torch/boxed.h"
 
 namespace torch_tpu {
 
@@ -61,6 +66,31 @@ c10::IValue meta_value(Metas &metas, const c10::IValue &value, bool is_generator
     return map_tensors(value, [&](const at::Tensor &t) { return metas.of(t); });
 }
 
+// A mode that PyTorch itself uses in tests of the dispatcher alone.
+constexpr auto kMode = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+class OutThatDoesNothing final : public c10::OperatorKernel {
+  public:
+    void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
+        const auto &arguments = op.schema().arguments();
+        torch::jit::Stack outs;
+        for (size_t i = 0; i < arguments.size(); i++)
+            if (is_written(arguments[i]) && arguments[i].is_out())
+                outs.push_back(torch::jit::peek(*stack, i, arguments.size()));
+        if (outs.empty()) {
+            op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kMode), stack);
+            return;
+        }
+        torch::jit::drop(*stack, arguments.size());
+        for (c10::IValue &out : outs) stack->push_back(std::move(out));
+    }
+};
+
+void call_structured(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
+    c10::impl::IncludeDispatchKeyGuard mode(kMode);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse2), stack);
+}
+
 std::vector<c10::IValue> meta_arguments(const OperatorPlan &plan, const c10::IValue *values) {
     Metas metas;
     std::vector<c10::IValue> arguments;
@@ -97,7 +127,7 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
                 " can't be cast to the desired output type ", target.scalar_type());
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
-    target.resize_(inferred.sizes()); // the meta kernel has warned of it
+    at::native::resize_output(target, inferred.sizes());
     resized = true;
 }
 
@@ -123,12 +153,15 @@ void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::j
     }
 }
 
-// The functional operator on the same arguments, for an in-place or out= form without a meta kernel of its own.
-void Frame::infer_functional() {
+// The functional operator on the same arguments, for an in-place or out= form.
+void Frame::infer_functional(const c10::OperatorHandle &op, bool structured) {
     std::vector<c10::IValue> called = meta_arguments(plan, values);
     torch::jit::Stack stack;
-    for (const ArgPlan &planned : plan.args) stack.push_back(planned.source < 0 ? planned.absent : called[planned.source]);
-    plan.functional.callBoxed(&stack);
+    for (const c10::Argument &argument : op.schema().arguments()) {
+        auto source = plan.called.schema().argumentIndexWithName(argument.name());
+        stack.push_back(source ? called[*source] : argument.default_value() ? *argument.default_value() : c10::IValue());
+    }
+    structured ? call_structured(op, &stack) : op.callBoxed(&stack);
     // Its results, laid out as the called operator's: new ones as returns, the others as written arguments.
     torch::jit::Stack returned(plan.returns.size());
     for (size_t k = 0; k < plan.results.size() && k < stack.size(); k++) {
@@ -138,20 +171,42 @@ void Frame::infer_functional() {
     infer_from(called, returned);
 }
 
-void Frame::infer() {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
+void Frame::infer_structured() {
+    if (plan.structured->operator_name() != plan.called.operator_name()) return infer_functional(*plan.structured, true);
+    std::vector<c10::IValue> arguments = meta_arguments(plan, values);
+    torch::jit::Stack stack = arguments;
+    call_structured(plan.called, &stack);
+    infer_from(arguments, stack);
+}
+
+void Frame::infer_usual() {
     std::vector<c10::IValue> arguments = meta_arguments(plan, values);
     torch::jit::Stack stack = arguments;
     try {
         plan.called.callBoxed(&stack);
     } catch (const c10::NotImplementedError &e) {
-        if (plan.functional.operator_name() != plan.called.operator_name()) return infer_functional();
+        if (plan.functional.operator_name() != plan.called.operator_name()) return infer_functional(plan.functional, false);
         unsupported = true;
         reason = e.what_without_backtrace();
         throw;
     }
     infer_from(arguments, stack);
+}
+
+void Frame::infer() {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    if (plan.structured) {
+        infer_structured();
+    } else {
+        infer_usual();
+    }
     TORCH_CHECK(!resized, plan.name, ": an out= tensor got another shape");
+}
+
+void register_structured_metas() {
+    static auto *handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
+        kMode, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OutThatDoesNothing>()), "torch_tpu"));
+    (void)handle;
 }
 
 }  // namespace torch_tpu

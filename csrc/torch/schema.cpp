@@ -223,6 +223,15 @@ bool is_static(const OperatorPlan &plan) {
                        [&](const ResultPlan &r) { return r.is_tensor || shape_number_argument(plan, r.returned) >= 0; });
 }
 
+std::optional<c10::OperatorHandle> find_structured(const OperatorPlan &plan) {
+    bool is_out = std::find(plan.is_out.begin(), plan.is_out.end(), true) != plan.is_out.end();
+    c10::OperatorHandle op = is_out ? find_functional(plan.called) : plan.called;
+    const std::string &name = op.operator_name().name;
+    const bool copies_view = name.size() > 5 && name.compare(name.size() - 5, 5, "_copy") == 0;
+    if (copies_view || !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) return std::nullopt;
+    return op;
+}
+
 Way first_way(const OperatorPlan &plan) {
     if (is_static(plan)) return plan.row ? Way::Native : Way::Decomposed;
     return plan.composite ? Way::Composite : Way::Cpu;
@@ -242,6 +251,8 @@ std::unique_ptr<OperatorPlan> make_plan(const c10::OperatorHandle &op) {
     plan->random = plan->row && (plan->row->flags & OP_RANDOM);
     plan->composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
     plan->prepare = special_for(*plan);
+    if (plan->prepare && plan->row) plan->dynamic_shape = false; // of masks only, which prepare takes away
+    plan->structured = find_structured(*plan);
     plan->way = first_way(*plan);
     return plan;
 }

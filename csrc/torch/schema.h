@@ -63,6 +63,8 @@ struct OperatorPlan {
     bool random = false;            // a row that uses random bits
     bool dynamic_shape = false;     // its results' shapes depend on values: no static program computes it
     bool writes = false;
+    // Has a structured kernel, whose C++ metadata function infer.cpp can run; its form that is not out=.
+    std::optional<c10::OperatorHandle> structured;
     PrepareFunction prepare = nullptr;
     bool composite = false;         // PyTorch composes it of other operators
     mutable std::atomic<Way> way{Way::Cpu};
