@@ -52,7 +52,7 @@ def _register() -> None:
         raise RuntimeError(
             f"device tpu cannot be registered: PyTorch has room for one such backend, and {taken!r} is there"
         )
-    from torch_tpu import _C, _compile, _dlpack, _plugins
+    from torch_tpu import _C, _compile, _display, _dlpack, _plugins
 
     _plugins.announce()
     torch.utils.rename_privateuse1_backend("tpu")
@@ -64,6 +64,7 @@ def _register() -> None:
         sys.modules["torch." + name.removeprefix("torch_tpu.")] = sys.modules[name]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     _dlpack.install()
+    _display.install()
     _compile.install()
     _apply_environment()
 
