@@ -36,7 +36,9 @@ def same(got, want, note="", rtol=None, atol=None, stride=False):
     assert got.shape == want.shape, f"{note}: shape {tuple(got.shape)}, on the CPU {tuple(want.shape)}"
     if stride:
         assert got.stride() == want.stride(), f"{note}: strides {got.stride()}, on the CPU {want.stride()}"
-    torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{note}: {m}")
+    torch.testing.assert_close(
+        got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{note}: {m}"
+    )
 
 
 def both(function, *tensors, note="", **tolerance):
@@ -67,7 +69,12 @@ def gradients(function, *tensors, note="", **tolerance):
 def child(code, timeout=120, **environment):
     """Runs Python code in a fresh process."""
     return subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout, check=False
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 

@@ -23,7 +23,14 @@ def test_promotion_of_pairs(left):
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_python_numbers(dtype):
     x = torch.tensor([1, 0, 3]).to(dtype)
-    for function in (lambda t: t * 2, lambda t: 3 - t.to(torch.int32), lambda t: t * 0.5, lambda t: t + True, lambda t: t / 2, lambda t: t > 0.5):
+    for function in (
+        lambda t: t * 2,
+        lambda t: 3 - t.to(torch.int32),
+        lambda t: t * 0.5,
+        lambda t: t + True,
+        lambda t: t / 2,
+        lambda t: t > 0.5,
+    ):
         both(function, x, rtol=1e-2, atol=1e-3)
 
 
@@ -32,7 +39,11 @@ def test_integer_arithmetic(dtype):
     limits = torch.iinfo(dtype)
     a = torch.tensor([limits.max, limits.min, 7, limits.max // 3 + 1], dtype=dtype)
     b = torch.tensor([3, 5, 2, 7], dtype=dtype)
-    signed = [] if dtype == torch.uint8 else [lambda s, t: s % -3, lambda s, t: s // -t, lambda s, t: torch.div(s, -t, rounding_mode="trunc")]
+    signed = (
+        []
+        if dtype == torch.uint8
+        else [lambda s, t: s % -3, lambda s, t: s // -t, lambda s, t: torch.div(s, -t, rounding_mode="trunc")]
+    )
     for function in (
         operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, torch.fmod,
         lambda s, t: s // 3, lambda s, t: s % 3, lambda s, t: torch.div(s, t, rounding_mode="trunc"),
@@ -44,7 +55,16 @@ def test_integer_arithmetic(dtype):
 
 def test_wide_integers_stay_exact():
     a = torch.tensor([2**53 + 1, -(2**62) + 3, 2**31, 50331653])
-    for function in (lambda t: t + 1, lambda t: t % 29, lambda t: t // 7, lambda t: t.sum(), lambda t: t * 3, lambda t: t.max(), lambda t: t.cumsum(0), lambda t: t == t + 1):
+    for function in (
+        lambda t: t + 1,
+        lambda t: t % 29,
+        lambda t: t // 7,
+        lambda t: t.sum(),
+        lambda t: t * 3,
+        lambda t: t.max(),
+        lambda t: t.cumsum(0),
+        lambda t: t == t + 1,
+    ):
         both(function, a)
 
 
@@ -82,7 +102,15 @@ def test_cpu_scalars_mix():
 
 def test_zero_dimensional():
     a, b = torch.tensor(3.0), torch.tensor(2)
-    for function in (operator.add, operator.mul, operator.pow, torch.maximum, lambda s, t: s.sum(), lambda s, t: s.view(1), lambda s, t: s.expand(3) * t):
+    for function in (
+        operator.add,
+        operator.mul,
+        operator.pow,
+        torch.maximum,
+        lambda s, t: s.sum(),
+        lambda s, t: s.view(1),
+        lambda s, t: s.expand(3) * t,
+    ):
         both(function, a, b)
     d = up(a)
     assert d.item() == 3.0 and float(d) == 3.0 and int(up(b)) == 2 and bool(d > 2) and d.tolist() == 3.0
@@ -104,7 +132,16 @@ def test_empty_tensors():
 def test_nan_and_infinity():
     a = torch.tensor([math.nan, 1.0, math.inf, -3.0, -0.0])
     b = torch.tensor([0.0, math.nan, 2.0, -math.inf, 0.0])
-    for function in (torch.maximum, torch.minimum, torch.fmax, torch.fmin, operator.lt, operator.eq, torch.atan2, torch.copysign):
+    for function in (
+        torch.maximum,
+        torch.minimum,
+        torch.fmax,
+        torch.fmin,
+        operator.lt,
+        operator.eq,
+        torch.atan2,
+        torch.copysign,
+    ):
         both(function, a, b)
     for function in (
         lambda t: t.clamp(-1, 2), lambda t: t.clamp(min=0), torch.max, torch.amin, torch.amax, torch.relu, torch.isnan, torch.isinf, torch.isfinite, torch.sign,
@@ -116,7 +153,13 @@ def test_nan_and_infinity():
 
 def test_division_and_remainder_signs():
     a, b = torch.tensor([7.0, -7.0, 7.0, -7.0, 5.5]), torch.tensor([3.0, 3.0, -3.0, -3.0, 0.5])
-    for function in (torch.remainder, torch.fmod, operator.floordiv, lambda s, t: torch.div(s, t, rounding_mode="trunc"), torch.true_divide):
+    for function in (
+        torch.remainder,
+        torch.fmod,
+        operator.floordiv,
+        lambda s, t: torch.div(s, t, rounding_mode="trunc"),
+        torch.true_divide,
+    ):
         both(function, a, b)
     both(lambda s: s / 0, a)
 
@@ -148,13 +191,35 @@ def test_complex_arithmetic():
 X = torch.linspace(-2, 2, 24).view(2, 3, 4)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "prod", "std", "var", "norm", "logsumexp", "argmax", "all", "any", "count_nonzero", "median"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "prod",
+        "std",
+        "var",
+        "norm",
+        "logsumexp",
+        "argmax",
+        "all",
+        "any",
+        "count_nonzero",
+        "median",
+    ],
+)
 def test_reductions(name):
     function = getattr(torch, name)
     if name not in ("logsumexp",):
         both(lambda t: function(t), X, note=name)
     if name not in ("amax", "amin"):
-        both(lambda t: function(t, 1) if name != "norm" else t.norm(2, 1), X.permute(2, 0, 1), note=f"{name} of a permuted tensor")
+        both(
+            lambda t: function(t, 1) if name != "norm" else t.norm(2, 1),
+            X.permute(2, 0, 1),
+            note=f"{name} of a permuted tensor",
+        )
     if name in ("sum", "mean", "amax", "std", "logsumexp"):
         both(lambda t: function(t, (0, 2), keepdim=True), X, note=f"{name} over two")
 
@@ -184,7 +249,9 @@ def test_products():
     both(lambda a, b: torch.einsum("ij,j->i", a, b), m, v)
     both(lambda a, b: torch.bmm(a.expand(2, 3, 4), a.t().expand(2, 4, 3)), m, v)
     both(lambda a, b: torch.addmm(torch.full((3, 3), math.nan, device=a.device), a, a.t(), beta=0), m, v)
-    both(lambda a, b: torch.baddbmm(a[:, :3].expand(2, 3, 3), a.expand(2, 3, 4), a.t().expand(2, 4, 3), alpha=0.5), m, v)
+    both(
+        lambda a, b: torch.baddbmm(a[:, :3].expand(2, 3, 3), a.expand(2, 3, 4), a.t().expand(2, 4, 3), alpha=0.5), m, v
+    )
     both(lambda a, b: torch.tensordot(a, a, dims=([1], [1])), m, v)
     both(lambda a, b: a.int() @ a.t().int(), m * 9, v)
     both(lambda a, b: torch.outer(b, b), m, v)

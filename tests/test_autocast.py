@@ -14,7 +14,10 @@ def test_autocast_dtypes():
         assert torch.is_autocast_enabled(DEVICE) and torch.get_autocast_dtype(DEVICE) == torch.bfloat16
         assert (x @ w).dtype == F.linear(x, w).dtype == torch.bmm(x[None], w[None]).dtype == torch.bfloat16
         assert F.conv2d(x.view(1, 1, 4, 4), w.view(1, 1, 4, 4)).dtype == torch.bfloat16
-        assert ON_CPU or F.softmax(x.bfloat16(), 0).dtype == F.cross_entropy(x.bfloat16(), w.softmax(0)).dtype == torch.float32
+        assert (
+            ON_CPU
+            or F.softmax(x.bfloat16(), 0).dtype == F.cross_entropy(x.bfloat16(), w.softmax(0)).dtype == torch.float32
+        )
         assert (x + w).dtype == torch.float32
         with torch.autocast(DEVICE, enabled=False):
             assert (x @ w).dtype == torch.float32

@@ -146,7 +146,10 @@ def test_empty_backward():
 
 
 def test_gradcheck():
-    x, w = torch.rand(2, 3, dtype=torch.float64, device=DEVICE, requires_grad=True), torch.rand(2, 3, dtype=torch.float64, device=DEVICE, requires_grad=True)
+    x, w = (
+        torch.rand(2, 3, dtype=torch.float64, device=DEVICE, requires_grad=True),
+        torch.rand(2, 3, dtype=torch.float64, device=DEVICE, requires_grad=True),
+    )
     assert torch.autograd.gradcheck(lambda a, b: F.linear(a.tanh(), b).sigmoid(), (x, w))
 
 
@@ -167,7 +170,13 @@ def test_saved_tensor_hooks():
 def test_layers_by_functional():
     image, kernel = torch.rand(2, 3, 6, 6), torch.rand(4, 3, 3, 3)
     gradients(lambda x, w: F.conv2d(x, w, stride=2, padding=1), image, kernel, rtol=1e-4, atol=1e-4)
-    gradients(lambda x, w: F.conv_transpose2d(x, w.transpose(0, 1)[:, :2].contiguous(), stride=2), image, kernel, rtol=1e-4, atol=1e-4)
+    gradients(
+        lambda x, w: F.conv_transpose2d(x, w.transpose(0, 1)[:, :2].contiguous(), stride=2),
+        image,
+        kernel,
+        rtol=1e-4,
+        atol=1e-4,
+    )
     gradients(lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2) + F.adaptive_avg_pool2d(x, 3), image)
     gradients(lambda x: F.batch_norm(x, None, None, training=True), image, rtol=1e-4, atol=1e-5)
     gradients(lambda x: F.group_norm(x, 3), image, rtol=1e-4, atol=1e-5)

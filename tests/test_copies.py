@@ -5,7 +5,18 @@ import pytest
 import torch
 from helpers import DEVICE, ON_CPU, both, same, up
 
-KINDS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+KINDS = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+]
 
 
 @pytest.mark.parametrize("dtype", [*KINDS, torch.complex64, torch.complex128], ids=str)

@@ -8,7 +8,16 @@ from torch.utils.data import DataLoader, TensorDataset
 DATA = TensorDataset(torch.arange(12.0).view(6, 2), torch.arange(6))
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}, {"num_workers": 1, "multiprocessing_context": "spawn"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_workers": 2},
+        {"num_workers": 1, "persistent_workers": True},
+        {"num_workers": 1, "multiprocessing_context": "spawn"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("pin", [False, True])
 def test_loader(options, pin):
     torch.ones(1, device=DEVICE)
@@ -30,8 +39,13 @@ print(sorted(seen.tolist()) == list(range(12)))
 
 
 def test_sampler_on_host_batches_on_device():
-    order = [b.tolist() for _, b in DataLoader(DATA, batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(1))]
-    again = [b.to(DEVICE).tolist() for _, b in DataLoader(DATA, batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(1))]
+    order = [
+        b.tolist() for _, b in DataLoader(DATA, batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(1))
+    ]
+    again = [
+        b.to(DEVICE).tolist()
+        for _, b in DataLoader(DATA, batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(1))
+    ]
     assert order == again
 
 

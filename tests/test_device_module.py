@@ -10,11 +10,7 @@ from helpers import DEVICE, ON_CPU, child_output, same
 pytestmark = pytest.mark.skipif(ON_CPU, reason="names of the device")
 tpu = getattr(torch, "tpu", None)
 
-NAMES = """EagerMode Event Precision Stream allow_excess_precision current_device current_stream default_generators default_stream device device_count device_of
-eager_mode get_amp_supported_dtype get_device_name get_device_properties get_rng_state initial_seed is_available is_initialized manual_seed manual_seed_all precision
-set_device set_eager_mode set_rng_state set_stream stream synchronize empty_cache memory_allocated memory_reserved max_memory_allocated max_memory_reserved memory_stats
-memory_summary mem_get_info is_bf16_supported get_device_capability seed seed_all get_rng_state_all set_rng_state_all reset_peak_memory_stats
-_is_in_bad_fork _get_generator _lazy_init _exchange_device _maybe_exchange_device _initialized _hbm_usage_summary _get_cache_stats""".split()
+NAMES = ["EagerMode", "Event", "Precision", "Stream", "allow_excess_precision", "current_device", "current_stream", "default_generators", "default_stream", "device", "device_count", "device_of", "eager_mode", "get_amp_supported_dtype", "get_device_name", "get_device_properties", "get_rng_state", "initial_seed", "is_available", "is_initialized", "manual_seed", "manual_seed_all", "precision", "set_device", "set_eager_mode", "set_rng_state", "set_stream", "stream", "synchronize", "empty_cache", "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats", "memory_summary", "mem_get_info", "is_bf16_supported", "get_device_capability", "seed", "seed_all", "get_rng_state_all", "set_rng_state_all", "reset_peak_memory_stats", "_is_in_bad_fork", "_get_generator", "_lazy_init", "_exchange_device", "_maybe_exchange_device", "_initialized", "_hbm_usage_summary", "_get_cache_stats"]
 
 
 def test_every_name_is_there():
@@ -31,7 +27,11 @@ def test_devices():
         assert torch.ones(1).device == torch.device("tpu", 0)
     with tpu.device_of(torch.ones(1, device=DEVICE)):
         assert tpu.current_device() == 0
-    assert isinstance(tpu.get_device_name(), str) and tpu.get_device_name() and tpu.get_device_name(0) == tpu.get_device_name("tpu:0")
+    assert (
+        isinstance(tpu.get_device_name(), str)
+        and tpu.get_device_name()
+        and tpu.get_device_name(0) == tpu.get_device_name("tpu:0")
+    )
     assert tpu.get_device_properties(0).name
     for bad in (99, "tpu:99"):
         with pytest.raises((RuntimeError, AssertionError, ValueError)):
@@ -117,7 +117,10 @@ def test_memory():
     assert 0 <= free <= total and isinstance(tpu.memory_stats(), dict) and isinstance(tpu.memory_summary(), str)
     tpu.empty_cache()
     assert torch.accelerator.memory_allocated() == tpu.memory_allocated()
-    assert torch.accelerator.max_memory_allocated() >= torch.accelerator.memory_allocated() and torch.accelerator.memory_stats()
+    assert (
+        torch.accelerator.max_memory_allocated() >= torch.accelerator.memory_allocated()
+        and torch.accelerator.memory_stats()
+    )
     torch.accelerator.empty_cache()
     torch.accelerator.reset_peak_memory_stats()
     tpu._hbm_usage_summary()
@@ -141,7 +144,9 @@ def test_modes():
     assert tpu.eager_mode == tpu.EagerMode.DEFER_NEVER
     from torch_tpu._internal import execution_mode, sync
 
-    assert execution_mode.EagerMode is tpu.EagerMode or execution_mode.EagerMode.DEFER_NEVER == tpu.EagerMode.DEFER_NEVER
+    assert (
+        execution_mode.EagerMode is tpu.EagerMode or execution_mode.EagerMode.DEFER_NEVER == tpu.EagerMode.DEFER_NEVER
+    )
     sync.synchronize()
 
 

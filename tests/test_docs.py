@@ -14,7 +14,13 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.skipif(ON_CPU, reason="documentation of the device")
 def test_generated_pages_are_current():
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -55,9 +61,13 @@ def test_core_operators_are_native():
         if namespace == "aten":
             op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
             if op is not None and torch.Tag.core in op.tags and not op._schema.is_mutable:
-                if any(a.alias_info for a in op._schema.arguments) or not any(isinstance(a.type, torch._C.TensorType) or "Tensor" in str(a.type) for a in op._schema.arguments):
+                if any(a.alias_info for a in op._schema.arguments) or not any(
+                    isinstance(a.type, torch._C.TensorType) or "Tensor" in str(a.type) for a in op._schema.arguments
+                ):
                     continue  # views and factories run no program, or a constant's
-                if not _C.has_row(name) and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+                if not _C.has_row(name) and not torch._C._dispatch_has_kernel_for_dispatch_key(
+                    name, "CompositeImplicitAutograd"
+                ):
                     missing.append(name)
     # Sizes that depend on values, and what moves data only: no StableHLO program expresses these.
     allowed = {

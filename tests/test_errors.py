@@ -10,7 +10,14 @@ ERRORS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
 
 def operands():
     return dict(
-        v=torch.ones(3), w=torch.ones(4), m=torch.ones(2, 3), i=torch.tensor([0]), image=torch.ones(1, 3, 4, 4), kernel=torch.ones(2, 2, 3, 3), b=torch.tensor([True]), z=torch.ones(2) * 1j
+        v=torch.ones(3),
+        w=torch.ones(4),
+        m=torch.ones(2, 3),
+        i=torch.tensor([0]),
+        image=torch.ones(1, 3, 4, 4),
+        kernel=torch.ones(2, 2, 3, 3),
+        b=torch.tensor([True]),
+        z=torch.ones(2) * 1j,
     )
 
 
@@ -76,7 +83,9 @@ def test_same_exception_as_the_cpu(name):
     with pytest.raises(ERRORS) as got:
         WRONG[name](device)
         torch.accelerator.synchronize()
-    assert issubclass(got.type, want.type) or issubclass(want.type, got.type), f"{got.type.__name__} for {want.type.__name__}: {got.value}"
+    assert issubclass(got.type, want.type) or issubclass(want.type, got.type), (
+        f"{got.type.__name__} for {want.type.__name__}: {got.value}"
+    )
     assert str(got.value).strip() and "Traceback" not in str(got.value)
     for key, value in operands().items():
         same(device[key].detach(), value, f"{key} after {name}")

@@ -69,10 +69,16 @@ def test_like_and_new():
 
 def test_empty_with_strides():
     t = torch.empty_strided((3, 2), (1, 4), device=DEVICE)
-    assert t.stride() == (1, 4) and t.untyped_storage().nbytes() == torch.empty_strided((3, 2), (1, 4)).untyped_storage().nbytes()
+    assert (
+        t.stride() == (1, 4)
+        and t.untyped_storage().nbytes() == torch.empty_strided((3, 2), (1, 4)).untyped_storage().nbytes()
+    )
     t.fill_(2)
     same(t, torch.full((3, 2), 2.0))
-    assert torch.empty_permuted((2, 3, 4), (2, 0, 1), device=DEVICE).stride() == torch.empty_permuted((2, 3, 4), (2, 0, 1)).stride()
+    assert (
+        torch.empty_permuted((2, 3, 4), (2, 0, 1), device=DEVICE).stride()
+        == torch.empty_permuted((2, 3, 4), (2, 0, 1)).stride()
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 1)], ids=str)
@@ -103,7 +109,10 @@ def test_from_python_and_numpy():
     import numpy
 
     same(torch.tensor([[1, 2], [3, 4]], device=DEVICE), torch.tensor([[1, 2], [3, 4]]))
-    same(torch.as_tensor(numpy.arange(6.0).reshape(2, 3), device=DEVICE), torch.arange(6.0, dtype=torch.float64).view(2, 3))
+    same(
+        torch.as_tensor(numpy.arange(6.0).reshape(2, 3), device=DEVICE),
+        torch.arange(6.0, dtype=torch.float64).view(2, 3),
+    )
     t = torch.ones(2, device=DEVICE)
     assert torch.as_tensor(t, device=DEVICE) is t
 

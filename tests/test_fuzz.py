@@ -47,7 +47,9 @@ def run(steps, device, dtype):
     refused = []
     for i, (name, a, b, c) in enumerate(steps):
         t, u = tensors[-1 - a % min(3, len(tensors))], tensors[-1 - b % len(tensors)]
-        if name not in VIEWS and not (t.dim() >= u.dim() and all(x in (1, y) for x, y in zip(reversed(u.shape), reversed(t.shape), strict=False))):
+        if name not in VIEWS and not (
+            t.dim() >= u.dim() and all(x in (1, y) for x, y in zip(reversed(u.shape), reversed(t.shape), strict=False))
+        ):
             u = torch.full((), 2, dtype=dtype, device=device)
         try:
             if name in VIEWS:
@@ -59,11 +61,24 @@ def run(steps, device, dtype):
                 tensors.append(result.to(dtype))
         except (RuntimeError, IndexError) as error:
             refused.append((i, type(error).__name__))
-    return [t.cpu() for t in tensors], [(tuple(t.shape), t.stride() if t._is_view() else None) for t in tensors], refused
+    return (
+        [t.cpu() for t in tensors],
+        [(tuple(t.shape), t.stride() if t._is_view() else None) for t in tensors],
+        refused,
+    )
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 500, suppress_health_check=list(HealthCheck), print_blob=True)
-@given(st.lists(STEP, min_size=1, max_size=10), st.sampled_from([torch.float32, torch.float32, torch.int64, torch.bfloat16]))
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=EXAMPLES <= 500,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+@given(
+    st.lists(STEP, min_size=1, max_size=10),
+    st.sampled_from([torch.float32, torch.float32, torch.int64, torch.bfloat16]),
+)
 def test_random_programs(steps, dtype):
     want, shapes, refusals = run(steps, "cpu", dtype)
     got, our_shapes, our_refusals = run(steps, DEVICE, dtype)

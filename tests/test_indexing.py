@@ -5,7 +5,7 @@ import torch
 from helpers import DEVICE, ON_CPU, both, child, gradients, up
 
 X = torch.arange(24.0).view(4, 6)
-I, J = torch.tensor([3, 0, 3]), torch.tensor([1, 5, -1])
+ROWS, COLUMNS = torch.tensor([3, 0, 3]), torch.tensor([1, 5, -1])
 
 
 def test_reads():
@@ -16,7 +16,7 @@ def test_reads():
         lambda t, i, j: t.masked_select(t > 20), lambda t, i, j: (t > 20).nonzero(), lambda t, i, j: torch.where(t > 20), lambda t, i, j: t[i.int()],
         lambda t, i, j: t[1, i], lambda t, i, j: t[i][:, 2], lambda t, i, j: t[i.view(3, 1), 2:4],
     ):  # fmt: skip
-        both(function, X, I, J)
+        both(function, X, ROWS, COLUMNS)
 
 
 def test_writes():
@@ -25,7 +25,7 @@ def test_writes():
             write(t, i, j)
             return t.clone()
 
-        both(program, X, I, J)
+        both(program, X, ROWS, COLUMNS)
 
     def assign(index, value):
         return lambda t, i, j: t.__setitem__(index(t, i, j), value(t) if callable(value) else value)
@@ -70,6 +70,7 @@ def test_scatter_into_permuted():
 def test_embedding():
     w, i = torch.randn(6, 4), torch.tensor([[2, 5, 5, 3], [0, 2, 5, 0]])
     for padding in (None, 2):
+
         def program(a, j):
             a.requires_grad_()
             e = torch.nn.functional.embedding(j, a, padding_idx=padding)
@@ -91,7 +92,17 @@ def test_search():
 
 
 @pytest.mark.skipif(ON_CPU, reason="a mode of the device")
-@pytest.mark.parametrize("expression", ["t[i]", "t.index_select(0, i)", "t.gather(0, i.view(1, 1))", "F.embedding(i, t)", "t.index_put_((i,), t[0])", "F.nll_loss(t, i.expand(4))"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "t[i]",
+        "t.index_select(0, i)",
+        "t.gather(0, i.view(1, 1))",
+        "F.embedding(i, t)",
+        "t.index_put_((i,), t[0])",
+        "F.nll_loss(t, i.expand(4))",
+    ],
+)
 def test_debug_mode_checks_indices(expression):
     code = f"""
 import torch, torch.nn.functional as F
@@ -104,4 +115,6 @@ print("afterwards", t.sum().item())
 """
     done = child(code, TORCH_TPU_ENABLE_DEBUG_CHECKS="1", TORCH_TPU_LAUNCH_BLOCKING="1")
     assert done.returncode == 0, done.stderr
-    assert "refused:" in done.stdout and "7" in done.stdout and "afterwards 12.0" in done.stdout, done.stdout + done.stderr
+    assert "refused:" in done.stdout and "7" in done.stdout and "afterwards 12.0" in done.stdout, (
+        done.stdout + done.stderr
+    )

@@ -6,7 +6,23 @@ from helpers import DEVICE, both, same, up
 
 A, B = torch.rand(3, 4) + 0.5, torch.rand(3, 4) + 0.5
 
-UNARY = ["abs", "neg", "exp", "log", "sqrt", "rsqrt", "sin", "tanh", "sigmoid", "relu", "floor", "round", "reciprocal", "erf", "square"]
+UNARY = [
+    "abs",
+    "neg",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "floor",
+    "round",
+    "reciprocal",
+    "erf",
+    "square",
+]
 BINARY = ["add", "sub", "mul", "div", "pow", "remainder", "fmod", "atan2", "maximum", "logaddexp", "hypot"]
 
 
@@ -56,8 +72,18 @@ def test_out_of_products_and_reductions():
     both(lambda s, t: torch.mm(s, t.t(), out=torch.empty(3, 3, device=s.device)), A, B)
     both(lambda s: torch.sum(s, 1, out=torch.empty(0, device=s.device)), A)
     both(lambda s: torch.cumsum(s, 1, out=torch.empty(4, 3, device=s.device).t()), A)
-    both(lambda s: list(torch.sort(s, out=(torch.empty(0, device=s.device), torch.empty(0, dtype=torch.long, device=s.device)))), A)
-    both(lambda s: list(torch.max(s, 1, out=(torch.empty(3, device=s.device), torch.empty(3, dtype=torch.long, device=s.device)))), A)
+    both(
+        lambda s: list(
+            torch.sort(s, out=(torch.empty(0, device=s.device), torch.empty(0, dtype=torch.long, device=s.device)))
+        ),
+        A,
+    )
+    both(
+        lambda s: list(
+            torch.max(s, 1, out=(torch.empty(3, device=s.device), torch.empty(3, dtype=torch.long, device=s.device)))
+        ),
+        A,
+    )
     both(lambda s, t: torch.cat([s, t], out=torch.empty(0, device=s.device)), A, B)
 
 

@@ -25,8 +25,12 @@ class Transformer(nn.Module):
 class Convolutional(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-        self.branch = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        )
+        self.branch = nn.Sequential(
+            nn.Conv2d(8, 8, 3, 1, 1, groups=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 1)
+        )
         self.head = nn.Linear(8, 5)
 
     def forward(self, x):
@@ -57,13 +61,19 @@ class Cells(nn.Module):
 
 
 MODELS = dict(
-    perceptron=(lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 4)), lambda: torch.rand(5, 6)),
+    perceptron=(
+        lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 4)),
+        lambda: torch.rand(5, 6),
+    ),
     transformer=(Transformer, lambda: torch.randint(20, (3, 7))),
     convolutional=(Convolutional, lambda: torch.rand(4, 3, 16, 16)),
     lstm=(lambda: Recurrent(nn.LSTM), lambda: torch.rand(3, 5, 6)),
     gru=(lambda: Recurrent(nn.GRU), lambda: torch.rand(3, 5, 6)),
     cells=(Cells, lambda: torch.rand(3, 4, 6)),
-    attention=(lambda: nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True), lambda: torch.rand(2, 5, 16)),
+    attention=(
+        lambda: nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True),
+        lambda: torch.rand(2, 5, 16),
+    ),
 )
 
 
@@ -81,7 +91,12 @@ def test_training_steps(name):
         for _ in range(2):
             optimizer.zero_grad()
             out = net(batch, batch) if name == "attention" else net(batch)
-            loss = F.cross_entropy(out.flatten(0, -2), torch.zeros(out.shape[:-1].numel(), dtype=torch.long, device=device)) + out.square().mean()
+            loss = (
+                F.cross_entropy(
+                    out.flatten(0, -2), torch.zeros(out.shape[:-1].numel(), dtype=torch.long, device=device)
+                )
+                + out.square().mean()
+            )
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
@@ -103,7 +118,15 @@ def test_inference():
 
 def test_transformers_text_model():
     transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32)
+    config = transformers.LlamaConfig(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=32,
+    )
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(config)
     ids = torch.randint(32, (2, 6))

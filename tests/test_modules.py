@@ -43,14 +43,27 @@ def test_moving_there_and_back():
     weight, values = model.weight, model.weight.detach().clone()
     model.weight.grad = torch.ones(2, 3)
     model.to(DEVICE)
-    assert weight is model.weight and weight.device.type == DEVICE and weight.grad.device.type == DEVICE and weight.is_leaf and weight.requires_grad
+    assert (
+        weight is model.weight
+        and weight.device.type == DEVICE
+        and weight.grad.device.type == DEVICE
+        and weight.is_leaf
+        and weight.requires_grad
+    )
     model.to("cpu")
-    assert weight is model.weight and weight.device.type == "cpu" and weight.grad.device.type == "cpu" and torch.equal(weight, values)
+    assert (
+        weight is model.weight
+        and weight.device.type == "cpu"
+        and weight.grad.device.type == "cpu"
+        and torch.equal(weight, values)
+    )
 
 
 def test_moving_to_a_dtype():
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(DEVICE, torch.bfloat16)
-    assert {p.dtype for p in model.parameters()} == {torch.bfloat16} and model[1].num_batches_tracked.dtype == torch.int64
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16} and model[
+        1
+    ].num_batches_tracked.dtype == torch.int64
     assert model.float()[0].weight.dtype == torch.float32 and model.double().half()[0].weight.device.type == DEVICE
 
 
@@ -90,7 +103,9 @@ def test_meta_and_to_empty():
     model.load_state_dict({"weight": torch.ones(2, 3), "bias": torch.zeros(2)})
     same(model.weight, torch.ones(2, 3))
     model = nn.Linear(3, 2, device="meta")
-    model.load_state_dict({"weight": torch.ones(2, 3, device=DEVICE), "bias": torch.zeros(2, device=DEVICE)}, assign=True)
+    model.load_state_dict(
+        {"weight": torch.ones(2, 3, device=DEVICE), "bias": torch.zeros(2, device=DEVICE)}, assign=True
+    )
     assert model.weight.device.type == DEVICE
 
 
@@ -134,7 +149,9 @@ def test_batch_norm_statistics():
         model = nn.BatchNorm2d(3).to(device)
         for i in range(3):
             model(x.to(device) * (i + 1))
-        results.append([model.running_mean, model.running_var, model.num_batches_tracked, model.eval()(x.to(device)).detach()])
+        results.append(
+            [model.running_mean, model.running_var, model.num_batches_tracked, model.eval()(x.to(device)).detach()]
+        )
     same(results[1], results[0])
 
 

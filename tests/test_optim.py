@@ -46,7 +46,11 @@ def train(name, options, device, steps=4):
 
 
 def test_all_are_covered():
-    public = {n for n in dir(torch.optim) if isinstance(getattr(torch.optim, n), type) and issubclass(getattr(torch.optim, n), torch.optim.Optimizer)}
+    public = {
+        n
+        for n in dir(torch.optim)
+        if isinstance(getattr(torch.optim, n), type) and issubclass(getattr(torch.optim, n), torch.optim.Optimizer)
+    }
     assert public - {"Optimizer", "SparseAdam"} <= OPTIMIZERS.keys(), "SparseAdam takes sparse gradients only"
 
 
@@ -59,7 +63,13 @@ def test_steps_are_the_cpus(name):
     for form in forms:
         got, ours = train(name, form, DEVICE)
         for (key, p), q in zip(got.named_parameters(), want.parameters(), strict=True):
-            same(p, q, f"{name} {form} {key}", rtol=2e-3 if name in ("LBFGS", "Muon") else 1e-4, atol=2e-3 if name == "Muon" else 1e-5)
+            same(
+                p,
+                q,
+                f"{name} {form} {key}",
+                rtol=2e-3 if name in ("LBFGS", "Muon") else 1e-4,
+                atol=2e-3 if name == "Muon" else 1e-5,
+            )
         assert ours == pytest.approx(losses, rel=1e-3)
 
 
@@ -83,7 +93,11 @@ def test_fused():
 
 def test_strided_parameters():
     w, x = torch.randn(3, 4), torch.randn(5, 4)
-    for make in (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.Adam(p, 0.1), lambda p: torch.optim.RMSprop(p, 0.1)):
+    for make in (
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+        lambda p: torch.optim.Adam(p, 0.1),
+        lambda p: torch.optim.RMSprop(p, 0.1),
+    ):
         ends = []
         for device in ("cpu", DEVICE):
             p = nn.Parameter(w.clone().to(device).t())
@@ -104,7 +118,9 @@ SCHEDULERS = dict(
     LinearLR=lambda o: torch.optim.lr_scheduler.LinearLR(o, total_iters=4),
     ExponentialLR=lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
     CyclicLR=lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.01, 0.1, step_size_up=2),
-    Warm=lambda o: torch.optim.lr_scheduler.SequentialLR(o, [torch.optim.lr_scheduler.ConstantLR(o, 0.1, 2), torch.optim.lr_scheduler.StepLR(o, 1)], [2]),
+    Warm=lambda o: torch.optim.lr_scheduler.SequentialLR(
+        o, [torch.optim.lr_scheduler.ConstantLR(o, 0.1, 2), torch.optim.lr_scheduler.StepLR(o, 1)], [2]
+    ),
 )
 
 

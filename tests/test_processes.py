@@ -11,7 +11,12 @@ pytestmark = pytest.mark.skipif(ON_CPU, reason="the process around the device")
 
 
 def test_autoload_and_use():
-    assert child_output("import torch; x = torch.ones(2, 3, device='tpu'); print(x.device, x.sum().item(), torch.accelerator.current_accelerator())") == "tpu:0 6.0 tpu"
+    assert (
+        child_output(
+            "import torch; x = torch.ones(2, 3, device='tpu'); print(x.device, x.sum().item(), torch.accelerator.current_accelerator())"
+        )
+        == "tpu:0 6.0 tpu"
+    )
 
 
 def test_import_creates_nothing_and_says_nothing():
@@ -51,7 +56,12 @@ print(torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, len
 
 def test_import_orders():
     use = "; import torch; print(float(torch.ones(2, device='tpu').sum()))"
-    for first in ("import torch_tpu", "import torch, torch_tpu", "import torch_tpu, torch_tpu, torch", "import numpy, torch_tpu._loader; torch_tpu._loader.load()"):
+    for first in (
+        "import torch_tpu",
+        "import torch, torch_tpu",
+        "import torch_tpu, torch_tpu, torch",
+        "import numpy, torch_tpu._loader; torch_tpu._loader.load()",
+    ):
         assert child_output(first + use) == "2.0"
     assert child_output("import torch_tpu" + use, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "2.0"
 

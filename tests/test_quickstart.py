@@ -27,8 +27,25 @@ def part(request, tmp_path_factory):
         folder = tmp_path_factory.mktemp(name)
         (folder / "programs").mkdir()
         quick = [] if os.environ.get("TEST_SLOW") == "1" else ["--quick"]
-        command = [sys.executable, str(ROOT / "examples" / "quickstart.py"), "--device", DEVICE, *quick, "--only", name, "--out", str(folder)]
-        done = subprocess.run(command, env={**os.environ, "TORCH_TPU_DUMP_DIR": str(folder / "programs")}, capture_output=True, text=True, timeout=500, check=False)
+        command = [
+            sys.executable,
+            str(ROOT / "examples" / "quickstart.py"),
+            "--device",
+            DEVICE,
+            *quick,
+            "--only",
+            name,
+            "--out",
+            str(folder),
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "TORCH_TPU_DUMP_DIR": str(folder / "programs")},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
         ran[name] = (name, folder, done)
     return ran[name]
 
@@ -49,7 +66,13 @@ def compile_for_tpu(files):
     libtpu = Path(importlib.util.find_spec("libtpu").origin).parent / "libtpu.so"
     failures, left = [], list(files)
     while left:
-        done = subprocess.run([str(COMPILER), str(libtpu), TOPOLOGY, *map(str, left)], capture_output=True, text=True, timeout=500, check=False)
+        done = subprocess.run(
+            [str(COMPILER), str(libtpu), TOPOLOGY, *map(str, left)],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
         lines = done.stdout.splitlines()
         failures += [line for line in lines if line.startswith("error ")]
         started = sum(line.startswith("start ") for line in lines)

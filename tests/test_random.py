@@ -32,7 +32,21 @@ def empty():
         (lambda: torch.poisson(torch.full((N,), 3.0, device=DEVICE)), 3, math.sqrt(3)),
         (lambda: empty().random_(0, 10), 4.5, math.sqrt(99 / 12)),
     ],
-    ids=["rand", "randn", "randint", "uniform", "normal", "exponential", "geometric", "log_normal", "bernoulli_p", "bernoulli", "normal_tensor", "poisson", "random"],
+    ids=[
+        "rand",
+        "randn",
+        "randint",
+        "uniform",
+        "normal",
+        "exponential",
+        "geometric",
+        "log_normal",
+        "bernoulli_p",
+        "bernoulli",
+        "normal_tensor",
+        "poisson",
+        "random",
+    ],
 )
 def test_moments(make, mean, deviation):
     sample = make().cpu().double()

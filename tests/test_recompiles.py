@@ -70,7 +70,9 @@ def test_training_with_a_schedule():
 
     def step(i):
         optimizer.zero_grad()
-        F.cross_entropy(model(torch.rand(5, 6, device=DEVICE)), torch.zeros(5, dtype=torch.long, device=DEVICE)).backward()
+        F.cross_entropy(
+            model(torch.rand(5, 6, device=DEVICE)), torch.zeros(5, dtype=torch.long, device=DEVICE)
+        ).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

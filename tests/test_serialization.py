@@ -23,7 +23,9 @@ def check(loaded, content, device):
         assert torch.equal(loaded[name].cpu(), content[name].cpu()) and loaded[name].dtype == content[name].dtype, name
     assert torch.equal(loaded["nested"][0].cpu(), content["nested"][0].cpu())
     loaded["whole"].fill_(-1)
-    assert loaded["row"].tolist() == [-1] * 4 and loaded["column"][0].tolist() == [-1, -1], "views share what they shared"
+    assert loaded["row"].tolist() == [-1] * 4 and loaded["column"][0].tolist() == [-1, -1], (
+        "views share what they shared"
+    )
 
 
 @pytest.mark.parametrize("location", [None, "cpu", DEVICE, f"{DEVICE}:0", torch.device(DEVICE)], ids=str)
@@ -34,13 +36,23 @@ def test_load_to(content, location, weights_only):
     buffer = io.BytesIO()
     torch.save(content, buffer)
     buffer.seek(0)
-    check(torch.load(buffer, map_location=location, weights_only=weights_only), content, "cpu" if location == "cpu" else DEVICE)
+    check(
+        torch.load(buffer, map_location=location, weights_only=weights_only),
+        content,
+        "cpu" if location == "cpu" else DEVICE,
+    )
 
 
 def test_load_with_mapping_and_mmap(content, tmp_path):
     path = tmp_path / "content.pt"
     torch.save(content, path)
-    check(torch.load(path, map_location={f"{DEVICE}:0": "cpu"}, weights_only=True) if not ON_CPU else torch.load(path, weights_only=True), content, "cpu")
+    check(
+        torch.load(path, map_location={f"{DEVICE}:0": "cpu"}, weights_only=True)
+        if not ON_CPU
+        else torch.load(path, weights_only=True),
+        content,
+        "cpu",
+    )
     check(torch.load(path, map_location=lambda storage, place: storage, weights_only=True), content, "cpu")
     check(torch.load(path, map_location=DEVICE, mmap=True, weights_only=True), content, DEVICE)
 
@@ -85,7 +97,9 @@ def test_optimizer_state(tmp_path):
         twin = torch.optim.AdamW(model.parameters(), 0.01)
         twin.load_state_dict(torch.load(tmp_path / "o.pt", map_location=location, weights_only=True))
         state = twin.state[model.weight]
-        assert state["exp_avg"].device.type == DEVICE and torch.equal(state["exp_avg"], optimizer.state[model.weight]["exp_avg"])
+        assert state["exp_avg"].device.type == DEVICE and torch.equal(
+            state["exp_avg"], optimizer.state[model.weight]["exp_avg"]
+        )
 
 
 def test_safetensors(tmp_path):
@@ -113,4 +127,7 @@ def test_sharing_with_a_shallow_copy():
     t.add_(1)
     same(u, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert t.untyped_storage().device.type == DEVICE and len(t.untyped_storage()) == 16
-    same(torch.tensor(t.untyped_storage().cpu().tolist(), dtype=torch.uint8).view(torch.float32).to(DEVICE), torch.arange(1.0, 5))
+    same(
+        torch.tensor(t.untyped_storage().cpu().tolist(), dtype=torch.uint8).view(torch.float32).to(DEVICE),
+        torch.arange(1.0, 5),
+    )

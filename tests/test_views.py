@@ -178,7 +178,9 @@ def test_against_numpy_geometry():
     tensor = torch.tensor(array, device=DEVICE)
     for _ in range(12):
         index = tuple(
-            int(generator.integers(0, n)) if generator.random() < 0.3 else slice(int(generator.integers(0, n)), n, int(generator.integers(1, 3)))
+            int(generator.integers(0, n))
+            if generator.random() < 0.3
+            else slice(int(generator.integers(0, n)), n, int(generator.integers(1, 3)))
             for n in array.shape
         )
         assert numpy.array_equal(tensor[index].cpu().numpy(), array[index]), index

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+
 from torch_tpu import _C, _decompose, _environment
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -45,7 +46,9 @@ def way(name, op):
     if any(a.alias_info is not None for a in op._schema.arguments):
         return "view"
     composite = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-    if op in _decompose.decompositions() or any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in composite):
+    if op in _decompose.decompositions() or any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in composite
+    ):
         return "decomposed"
     return "CPU"
 
@@ -63,7 +66,13 @@ def operators():
     ]
     lines += [f"| {w} | {sum(r[1] == w for r in rows)} | {meaning} |" for w, meaning in WAYS.items()]
     core = [r for r in rows if r[2]]
-    lines += ["", f"Of the {len(core)} operators of Core ATen: " + ", ".join(f"{sum(r[1] == w for r in core)} {w}" for w in WAYS) + ".", ""]
+    lines += [
+        "",
+        f"Of the {len(core)} operators of Core ATen: "
+        + ", ".join(f"{sum(r[1] == w for r in core)} {w}" for w in WAYS)
+        + ".",
+        "",
+    ]
     for w in WAYS:
         lines += [f"## {w[0].upper()}{w[1:]}", ""]
         lines += [" ".join(f"`{name}`" for name, its, _ in rows if its == w), ""]

@@ -51,7 +51,10 @@ def spread(items):
 
 def equal(a, b):
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a.shape == b.shape and torch.equal(a.nan_to_num() if a.is_floating_point() or a.is_complex() else a, b.nan_to_num() if b.is_floating_point() or b.is_complex() else b)
+        return a.shape == b.shape and torch.equal(
+            a.nan_to_num() if a.is_floating_point() or a.is_complex() else a,
+            b.nan_to_num() if b.is_floating_point() or b.is_complex() else b,
+        )
     return a == b
 
 
@@ -61,16 +64,24 @@ def compare(got, want, values, rtol, atol):
     for g, w in zip(got, want, strict=True):
         if isinstance(w, torch.Tensor):
             assert g.device.type == DEVICE, f"the result is on {g.device}"
-            assert g.dtype == w.dtype and g.shape == w.shape, f"{g.dtype} {tuple(g.shape)}, on the CPU {w.dtype} {tuple(w.shape)}"
+            assert g.dtype == w.dtype and g.shape == w.shape, (
+                f"{g.dtype} {tuple(g.shape)}, on the CPU {w.dtype} {tuple(w.shape)}"
+            )
             if values:
                 exact = not (w.is_floating_point() or w.is_complex())
-                torch.testing.assert_close(g.detach().cpu(), w.detach(), rtol=0 if exact else rtol, atol=0 if exact else atol, equal_nan=True)
+                torch.testing.assert_close(
+                    g.detach().cpu(), w.detach(), rtol=0 if exact else rtol, atol=0 if exact else atol, equal_nan=True
+                )
         elif values:
             assert g == w or isinstance(w, float) and abs(g - w) <= atol, f"{g} for {w}"
 
 
 def differentiate(result, arguments):
-    outputs = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad and t.is_floating_point()]
+    outputs = [
+        t
+        for t in pytree.tree_leaves(result)
+        if isinstance(t, torch.Tensor) and t.requires_grad and t.is_floating_point()
+    ]
     inputs = [t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor) and t.requires_grad]
     return torch.autograd.grad([t.sum() for t in outputs], inputs, allow_unused=True) if outputs and inputs else []
 
@@ -87,13 +98,18 @@ def test_operator(op, dtype):
         device_arguments = pytree.tree_map(lambda v: moved(v, op.name.startswith("as_strided")), arguments)
         if op.name == "tensor_split":  # its indices live on the CPU by definition
             device_arguments = (device_arguments[0], sample.args, sample.kwargs)
-        again = pytree.tree_map(lambda v: v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v, arguments)
+        again = pytree.tree_map(
+            lambda v: v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v,
+            arguments,
+        )
         try:
             want = op(arguments[0], *arguments[1], **arguments[2])
         except Exception:
             continue  # not a sample for the CPU
         repeated = op(again[0], *again[1], **again[2])
-        values = op.name not in deviations.UNINITIALISED and all(map(equal, pytree.tree_leaves(want), pytree.tree_leaves(repeated)))
+        values = op.name not in deviations.UNINITIALISED and all(
+            map(equal, pytree.tree_leaves(want), pytree.tree_leaves(repeated))
+        )
         got = op(device_arguments[0], *device_arguments[1], **device_arguments[2])
         compare(got, want, values, rtol, atol)
         if gradients and values:
@@ -101,7 +117,13 @@ def test_operator(op, dtype):
                 want = differentiate(want, arguments)
             except Exception:
                 continue  # no gradient on the CPU
-            compare([g for g in differentiate(got, device_arguments) if g is not None], [g for g in want if g is not None], True, 3 * rtol, 3 * atol)
+            compare(
+                [g for g in differentiate(got, device_arguments) if g is not None],
+                [g for g in want if g is not None],
+                True,
+                3 * rtol,
+                3 * atol,
+            )
         tried += 1
     if not tried:
         pytest.skip("no sample runs on the CPU")
