@@ -16,7 +16,7 @@ namespace torch_tpu {
 namespace {
 
 class WithoutGil {
-  public:
+   public:
     WithoutGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
     ~WithoutGil() {
         if (state_) PyEval_RestoreThread(state_);
@@ -24,7 +24,7 @@ class WithoutGil {
     WithoutGil(const WithoutGil &) = delete;
     WithoutGil &operator=(const WithoutGil &) = delete;
 
-  private:
+   private:
     PyThreadState *state_;
 };
 
@@ -53,7 +53,7 @@ status *host_decompose(call *c, graph **out) {
 status *host_random(call *c, int uses) {
     auto *frame = static_cast<Frame *>(c->host);
     try {
-        if (!frame) { // a compiled graph: no generator argument
+        if (!frame) {  // a compiled graph: no generator argument
             generator_next(std::nullopt, c->device, 4 * static_cast<uint64_t>(uses), &c->seed, &c->offset);
             return nullptr;
         }
@@ -115,19 +115,19 @@ bool compose(const OperatorPlan &plan, torch::jit::Stack *stack) {
 }
 
 class BoxedOperator final : public c10::OperatorKernel {
-  public:
+   public:
     void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *stack) {
         const OperatorPlan *plan = plan_.load(std::memory_order_acquire);
         if (!plan) plan_.store(plan = &plan_of(op), std::memory_order_release);
         run_operator(*plan, stack);
     }
 
-  private:
+   private:
     std::atomic<const OperatorPlan *> plan_{nullptr};
 };
 
 class BoxedFallback final : public c10::OperatorKernel {
-  public:
+   public:
     void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *stack) {
         if (const char *reason = exclusion_reason(op))
             TORCH_CHECK_NOT_IMPLEMENTED(false, "operator ", qualified_name(op.operator_name()),
@@ -168,7 +168,7 @@ struct Registered {
 };
 
 Registered &registered() {
-    static auto *all = new Registered; // the dispatcher may outlive static destruction
+    static auto *all = new Registered;  // the dispatcher may outlive static destruction
     return *all;
 }
 
@@ -178,14 +178,17 @@ void register_all() {
     for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
         auto op = dispatcher.findSchema(name);
         const bool ours = name.name.compare(0, 6, "aten::") == 0 || name.name.compare(0, 7, "prims::") == 0;
-        if (!op || !ours || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) || exclusion_reason(*op)) continue;
-        all.handles.push_back(dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
-                                                      c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedOperator>()),
-                                                      std::nullopt, nullptr, "torch_tpu"));
+        if (!op || !ours || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) || exclusion_reason(*op))
+            continue;
+        all.handles.push_back(
+            dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
+                                    c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedOperator>()),
+                                    std::nullopt, nullptr, "torch_tpu"));
         all.names.push_back(qualified_name(name));
     }
     all.handles.push_back(dispatcher.registerFallback(
-        c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>()), "torch_tpu"));
+        c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>()),
+        "torch_tpu"));
 }
 
 }  // namespace
@@ -193,7 +196,8 @@ void register_all() {
 const char *exclusion_reason(const c10::OperatorHandle &op) {
     const auto &schema = op.schema();
     const std::string name = qualified_name(op.operator_name());
-    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return "composed, with autograd through it";
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+        return "composed, with autograd through it";
     if (is_view(schema)) return "view";
     for (const Exclusion &exclusion : kExclusions)
         if (matches(name, exclusion.name)) return exclusion.reason;
@@ -238,8 +242,10 @@ PyObject *registered_operators(PyObject *, PyObject *) {
     PyObject *list = PyList_New(static_cast<Py_ssize_t>(names.size()));
     for (size_t i = 0; list && i < names.size(); i++) {
         PyObject *name = PyUnicode_FromString(names[i].c_str());
-        if (!name) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), name);
+        if (!name)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), name);
     }
     return list;
 }
@@ -256,7 +262,8 @@ PyObject *cpu_fallbacks(PyObject *, PyObject *) {
 
 PyMethodDef kMethods[] = {
     {"operator_way", operator_way, METH_O,
-     "operator_way(name) -> str\n\nHow an operator ('aten::add.Tensor') runs: native, decomposed, composite, cpu, or 'excluded: "
+     "operator_way(name) -> str\n\nHow an operator ('aten::add.Tensor') runs: native, decomposed, composite, cpu, or "
+     "'excluded: "
      "reason'."},
     {"registered_operators", registered_operators, METH_NOARGS,
      "registered_operators() -> list[str]\n\nOperators that the boxed function is registered for."},

@@ -9,8 +9,9 @@
 
 #include "torch/boxed_frame.h"
 
-// Registers the boxed function with PyTorch's dispatcher, and adds operator_way, registered_operators and cpu_fallbacks to the
-// module. After every other registration of the bridge: what has a kernel already is left alone. 0, or -1 with an exception set.
+// Registers the boxed function with PyTorch's dispatcher, and adds operator_way, registered_operators and cpu_fallbacks
+// to the module. After every other registration of the bridge: what has a kernel already is left alone. 0, or -1 with
+// an exception set.
 int python_boxed_init(PyObject *module);
 
 namespace torch_tpu {

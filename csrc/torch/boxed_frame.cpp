@@ -24,7 +24,9 @@ void set_number(number *n, const c10::Scalar &s, dtype t) {
     }
 }
 
-int64_t int_of(const c10::IValue &v) { return v.isBool() ? v.toBool() : v.isSymInt() ? v.toSymInt().guard_int(__FILE__, __LINE__) : v.toInt(); }
+int64_t int_of(const c10::IValue &v) {
+    return v.isBool() ? v.toBool() : v.isSymInt() ? v.toSymInt().guard_int(__FILE__, __LINE__) : v.toInt();
+}
 
 // A Python number: it promotes by category only.
 void fill_number(number *n, const c10::IValue &v) {
@@ -38,7 +40,11 @@ void fill_number(number *n, const c10::IValue &v) {
         n->v.i = int_of(v);
     } else {
         c10::Scalar s = v.toScalar();
-        set_number(n, s, s.isComplex() ? DTYPE_C128 : s.isFloatingPoint() ? DTYPE_F64 : s.isBoolean() ? DTYPE_BOOL : DTYPE_I64);
+        set_number(n, s,
+                   s.isComplex()         ? DTYPE_C128
+                   : s.isFloatingPoint() ? DTYPE_F64
+                   : s.isBoolean()       ? DTYPE_BOOL
+                                         : DTYPE_I64);
     }
 }
 
@@ -63,7 +69,7 @@ at::Device device_of_call(const OperatorPlan &plan, const c10::IValue *values) {
 }
 
 GeneratorState next_state(const OperatorPlan &plan, const c10::IValue *values, int device, int uses) {
-    constexpr uint64_t step = 4; // Philox makes four words of each
+    constexpr uint64_t step = 4;  // Philox makes four words of each
     std::optional<at::Generator> generator;
     if (plan.generator >= 0 && values[plan.generator].isGenerator()) generator = values[plan.generator].toGenerator();
     GeneratorState state;
@@ -71,8 +77,7 @@ GeneratorState next_state(const OperatorPlan &plan, const c10::IValue *values, i
     return state;
 }
 
-Frame::Frame(const OperatorPlan &p, const c10::IValue *v)
-    : plan(p), values(v), device_(device_of_call(p, v)) {
+Frame::Frame(const OperatorPlan &p, const c10::IValue *v) : plan(p), values(v), device_(device_of_call(p, v)) {
     c.op = plan.core;
     c.device = device_.index();
     c.host = this;
@@ -112,9 +117,11 @@ void Frame::fill_argument(argument *a, const c10::IValue &v, const ArgPlan &plan
             return;
         case ArgKind::Ints:
         case ArgKind::Numbers:
-        case ArgKind::Tensors: return fill_list(a, v, planned);
-        case ArgKind::Generator: // its state is in the call
-        case ArgKind::Ignored: return;
+        case ArgKind::Tensors:
+            return fill_list(a, v, planned);
+        case ArgKind::Generator:  // its state is in the call
+        case ArgKind::Ignored:
+            return;
     }
 }
 
@@ -122,7 +129,8 @@ void Frame::wrong_device(const at::Tensor &t, const ArgPlan &planned) const {
     const auto &schema = plan.functional.schema();
     const std::string &argument = schema.arguments()[&planned - plan.args.data()].name();
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ", argument, " is on ", t.device(),
-                ", different from other tensors on ", device_, " (when checking argument in method ", schema.name(), ")");
+                ", different from other tensors on ", device_, " (when checking argument in method ", schema.name(),
+                ")");
 }
 
 void Frame::fill_tensor(argument *a, const at::Tensor &t, const ArgPlan &planned) {
@@ -189,8 +197,9 @@ void Frame::add_result(result_kind kind, const at::Tensor *target) {
     r->target = nullptr;
     r->storage = nullptr;
     if (!target) return;
-    TORCH_CHECK(target->device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ",
-                device_, " and ", target->device(), "!");
+    TORCH_CHECK(target->device() == device_,
+                "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
+                target->device(), "!");
     r->target = memory_.array<core_tensor>(1);
     r->target->storage = storage_of(*target);
     tensor_geometry(*target, &r->target->geometry);

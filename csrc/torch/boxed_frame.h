@@ -11,14 +11,14 @@ namespace torch_tpu {
 
 // Memory for the plain arrays of one call: inside the frame for the usual call, from the heap beyond.
 class CallMemory {
-  public:
+   public:
     template <typename T>
     T *array(size_t n) {
         static_assert(std::is_trivially_destructible_v<T>);
         return static_cast<T *>(raw(n * sizeof(T)));
     }
 
-  private:
+   private:
     void *raw(size_t size) {
         size = (size + 15) & ~size_t{15};
         if (size > sizeof(inside_) - used_) return (more_.emplace_back(new unsigned char[size])).get();
@@ -39,7 +39,7 @@ struct GeneratorState {
 GeneratorState next_state(const OperatorPlan &plan, const c10::IValue *values, int device, int uses);
 
 class Frame {
-  public:
+   public:
     // values: the called operator's arguments, which outlive the frame.
     Frame(const OperatorPlan &plan, const c10::IValue *values);
 
@@ -57,7 +57,7 @@ class Frame {
     bool unsupported = false;  // neither a meta kernel nor a decomposition: another way has to be taken
     std::string reason;
 
-  private:
+   private:
     void fill_argument(argument *a, const c10::IValue &v, const ArgPlan &planned);
     void fill_tensor(argument *a, const at::Tensor &t, const ArgPlan &planned);
     void fill_list(argument *a, const c10::IValue &v, const ArgPlan &planned);
@@ -74,7 +74,7 @@ class Frame {
 
     CallMemory memory_;
     at::Device device_;
-    std::vector<at::Tensor> kept_; // tensors of the CPU brought to the device for this call
+    std::vector<at::Tensor> kept_;  // tensors of the CPU brought to the device for this call
 };
 
 // Device of the call: its first tensor's of this device, else its device argument, else the current one.
@@ -102,8 +102,9 @@ c10::IValue map_tensors(const c10::IValue &value, Replace replace) {
     if (value.isOptionalTensorList()) {
         c10::List<std::optional<at::Tensor>> list;
         for (const c10::IValue &element : value.toListRef())
-            list.push_back(element.isTensor() && element.toTensor().defined() ? std::optional(replace(element.toTensor()))
-                                                                              : std::nullopt);
+            list.push_back(element.isTensor() && element.toTensor().defined()
+                               ? std::optional(replace(element.toTensor()))
+                               : std::nullopt);
         return list;
     }
     return value;

@@ -28,8 +28,9 @@ const c10::IValue &argument(const OperatorPlan &plan, Stack *stack, int i) {
 
 bool equal(const OperatorPlan &plan, Stack *stack) {
     at::Tensor a = argument(plan, stack, 0).toTensor(), b = argument(plan, stack, 1).toTensor();
-    TORCH_CHECK(a.device() == b.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
-                a.device(), " and ", b.device(), "!");
+    TORCH_CHECK(a.device() == b.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, ", a.device(), " and ",
+                b.device(), "!");
     TORCH_CHECK(a.dtype() == b.dtype(), "Expected object of data type ", a.dtype(), " but got data type ", b.dtype(),
                 " for argument 'other' in call to equal");
     return answer(plan, stack, a.sizes() == b.sizes() && (a.numel() == 0 || at::all(at::eq(a, b)).item<bool>()));
@@ -37,8 +38,9 @@ bool equal(const OperatorPlan &plan, Stack *stack) {
 
 bool is_set_to(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor &a = argument(plan, stack, 0).toTensor(), &b = argument(plan, stack, 1).toTensor();
-    return answer(plan, stack, a.storage().is_alias_of(b.storage()) && a.storage_offset() == b.storage_offset() &&
-                                   a.sizes() == b.sizes() && a.strides() == b.strides());
+    return answer(plan, stack,
+                  a.storage().is_alias_of(b.storage()) && a.storage_offset() == b.storage_offset() &&
+                      a.sizes() == b.sizes() && a.strides() == b.strides());
 }
 
 // Which attention scaled_dot_product_attention takes: the fused operator where there is a row for it.
@@ -51,22 +53,26 @@ bool sdp_choice(const OperatorPlan &plan, Stack *stack) {
     return answer(plan, stack, static_cast<int64_t>(usable ? at::SDPBackend::overrideable : at::SDPBackend::math));
 }
 
-bool is_mask(const at::Tensor &t) { return t.defined() && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte); }
+bool is_mask(const at::Tensor &t) {
+    return t.defined() && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte);
+}
 
 std::vector<at::Tensor> index_list(const c10::IValue &value) {
     std::vector<at::Tensor> indices;
-    for (const c10::IValue &element : value.toListRef()) indices.push_back(element.isNone() ? at::Tensor() : element.toTensor());
+    for (const c10::IValue &element : value.toListRef())
+        indices.push_back(element.isNone() ? at::Tensor() : element.toTensor());
     return indices;
 }
 
 void check_mask(const at::Tensor &self, const at::Tensor &mask, int64_t dim) {
     for (int64_t j = 0; j < mask.dim(); j++)
-        TORCH_CHECK_INDEX(dim + j < self.dim() && mask.size(j) == self.size(dim + j), "The shape of the mask ", mask.sizes(),
-                          " at index ", j, " does not match the shape of the indexed tensor ", self.sizes(), " at index ",
-                          dim + j);
+        TORCH_CHECK_INDEX(dim + j < self.dim() && mask.size(j) == self.size(dim + j), "The shape of the mask ",
+                          mask.sizes(), " at index ", j, " does not match the shape of the indexed tensor ",
+                          self.sizes(), " at index ", dim + j);
 }
 
-// A mask becomes the positions of its true elements, one index tensor a dimension: how many there are the host must know.
+// A mask becomes the positions of its true elements, one index tensor a dimension: how many there are the host must
+// know.
 c10::List<std::optional<at::Tensor>> without_masks(const at::Tensor &self, const std::vector<at::Tensor> &indices) {
     c10::List<std::optional<at::Tensor>> expanded;
     for (const at::Tensor &index : indices) {
@@ -114,17 +120,20 @@ bool index_put(const OperatorPlan &plan, Stack *stack) {
     if (value.numel() == 1 && !accumulate && (in_place || !plan.writes)) {
         at::Tensor mask = sole_mask(self, index_list(argument(plan, stack, 1)));
         if (mask.defined()) {
-            TORCH_CHECK(value.scalar_type() == self.scalar_type(), "Index put requires the source and destination dtypes match, "
-                        "got ", self.scalar_type(), " for the destination and ", value.scalar_type(), " for the source.");
+            TORCH_CHECK(value.scalar_type() == self.scalar_type(),
+                        "Index put requires the source and destination dtypes match, "
+                        "got ",
+                        self.scalar_type(), " for the destination and ", value.scalar_type(), " for the source.");
             at::Tensor number = value.reshape({});
-            return answer(plan, stack, in_place ? self.masked_fill_(mask, number) : at::masked_fill(self, mask, number));
+            return answer(plan, stack,
+                          in_place ? self.masked_fill_(mask, number) : at::masked_fill(self, mask, number));
         }
     }
     return index_masks(plan, stack);
 }
 
 struct Special {
-    const char *name; // as called, or a prefix ended by *
+    const char *name;  // as called, or a prefix ended by *
     PrepareFunction prepare;
 };
 
@@ -140,7 +149,8 @@ const Special kSpecials[] = {
 };
 
 bool matches(const std::string &name, const std::string &pattern) {
-    return pattern.back() == '*' ? name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0 : name == pattern;
+    return pattern.back() == '*' ? name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0
+                                 : name == pattern;
 }
 
 }  // namespace

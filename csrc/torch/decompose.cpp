@@ -39,10 +39,14 @@ py::object python_value(const c10::IValue &value, const c10::Argument &argument)
     c10::TypePtr type = argument.real_type();
     if (type->kind() == c10::TypeKind::OptionalType) type = type->containedType(0);
     if (value.isInt()) switch (type->kind()) {
-            case c10::TypeKind::ScalarTypeType: return py::cast(static_cast<at::ScalarType>(value.toInt()));
-            case c10::TypeKind::LayoutType: return py::cast(static_cast<at::Layout>(value.toInt()));
-            case c10::TypeKind::MemoryFormatType: return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
-            default: break;
+            case c10::TypeKind::ScalarTypeType:
+                return py::cast(static_cast<at::ScalarType>(value.toInt()));
+            case c10::TypeKind::LayoutType:
+                return py::cast(static_cast<at::Layout>(value.toInt()));
+            case c10::TypeKind::MemoryFormatType:
+                return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
+            default:
+                break;
         }
     if (value.isDevice()) return py::cast(at::Device(at::kMeta));
     if (value.isGenerator()) return py::none();

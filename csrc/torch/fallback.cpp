@@ -23,7 +23,8 @@ bool forbidden() {
 
 // Written although the schema does not say so.
 bool is_hidden_write(const std::string &op, const std::string &argument) {
-    return (argument == "running_mean" || argument == "running_var") && op.find("native_batch_norm") != std::string::npos;
+    return (argument == "running_mean" || argument == "running_var") &&
+           op.find("native_batch_norm") != std::string::npos;
 }
 
 void count(const std::string &name, const std::string &reason) {
@@ -38,7 +39,7 @@ void count(const std::string &name, const std::string &reason) {
 }
 
 class HostCopies {
-  public:
+   public:
     at::Tensor of(const at::Tensor &t) {
         if (!is_tpu(t)) return t;
         for (auto &[device, host] : copies_)
@@ -49,7 +50,7 @@ class HostCopies {
         return host;
     }
 
-  private:
+   private:
     std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
 };
 
@@ -86,9 +87,10 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
     const std::string name = qualified_name(plan.called.operator_name());
     TORCH_CHECK_NOT_IMPLEMENTED(plan.called.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "operator ", name,
                                 " is not available on device tpu: ", reason, ", and PyTorch has no CPU kernel for it");
-    TORCH_CHECK_NOT_IMPLEMENTED(!forbidden(), "operator ", name, " is not available on device tpu: ", reason,
-                                ". PyTorch's CPU kernel could run it, which TORCH_TPU_CPU_FALLBACK=0 forbids; unset it, or move "
-                                "the operands with .cpu()");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !forbidden(), "operator ", name, " is not available on device tpu: ", reason,
+        ". PyTorch's CPU kernel could run it, which TORCH_TPU_CPU_FALLBACK=0 forbids; unset it, or move "
+        "the operands with .cpu()");
     count(name, reason);
     operator_count_cpu_fallback(plan.core);
     at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -96,7 +98,8 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
     at::Device device = device_of_call(plan, arguments.data());
     HostCopies copies;
     for (const c10::IValue &argument : arguments) host.push_back(to_host(copies, argument));
-    if (plan.generator >= 0) host[plan.generator] = host_generator(next_state(plan, arguments.data(), device.index(), 1));
+    if (plan.generator >= 0)
+        host[plan.generator] = host_generator(next_state(plan, arguments.data(), device.index(), 1));
     torch::jit::Stack returned = host;
     plan.called.callBoxed(&returned);
     const auto &schema = plan.called.schema();
@@ -106,7 +109,8 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
     torch::jit::drop(*stack, plan.stack_size);
     for (size_t k = 0; k < returned.size(); k++) {
         int alias = plan.returns[k].argument;
-        stack->push_back(alias >= 0 ? arguments[alias] : map_tensors(returned[k], [&](const at::Tensor &t) { return t.to(device); }));
+        stack->push_back(alias >= 0 ? arguments[alias]
+                                    : map_tensors(returned[k], [&](const at::Tensor &t) { return t.to(device); }));
     }
 }
 

@@ -1,9 +1,10 @@
-// Result metadata from PyTorch's own meta kernels: the called operator runs on tensors of device meta that alias each other
-// as the real ones do, so that shapes, types, overlaps and arguments are checked by PyTorch and in its words.
+// Result metadata from PyTorch's own meta kernels: the called operator runs on tensors of device meta that alias each
+// other as the real ones do, so that shapes, types, overlaps and arguments are checked by PyTorch and in its words.
 //
-// PyTorch replaces most meta kernels by Python ones, which take 100 us and more and word their errors in their own way. The C++
-// metadata function of a structured operator is still reached as a backend without kernels reaches it: the default kernel
-// computes the metadata and calls the out= form. A mode that does nothing in out= forms makes that enough.
+// PyTorch replaces most meta kernels by Python ones, which take 100 us and more and word their errors in their own way.
+// The C++ metadata function of a structured operator is still reached as a backend without kernels reaches it: the
+// default kernel computes the metadata and calls the out= form. A mode that does nothing in out= forms makes that
+// enough.
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -18,7 +19,7 @@ namespace {
 
 // Meta tensors for one call: one storage for each storage, one tensor for each tensor.
 class Metas {
-  public:
+   public:
     at::Tensor of(const at::Tensor &t) {
         for (auto &[real, meta] : tensors_)
             if (real == t.unsafeGetTensorImpl()) return meta;
@@ -27,7 +28,7 @@ class Metas {
         return meta;
     }
 
-  private:
+   private:
     c10::Storage storage_of(const at::Tensor &t) {
         const c10::StorageImpl *real = t.storage().unsafeGetStorageImpl();
         for (auto &[known, meta] : storages_)
@@ -38,7 +39,8 @@ class Metas {
         return meta;
     }
 
-    // PyTorch gives kernels in Python a number in its place, which it reads; of one that is on this device only the type counts.
+    // PyTorch gives kernels in Python a number in its place, which it reads; of one that is on this device only the
+    // type counts.
     static at::Tensor wrapped_number(const at::Tensor &t) {
         if (t.device().is_cpu()) return t;
         at::Tensor host = at::ones({}, t.options().device(at::kCPU));
@@ -49,7 +51,8 @@ class Metas {
     at::Tensor make(const at::Tensor &t) {
         if (t.unsafeGetTensorImpl()->is_wrapped_number()) return wrapped_number(t);
         if (!t.has_storage()) return tensor_to_meta(t);
-        auto meta = at::detail::make_tensor<c10::TensorImpl>(storage_of(t), c10::DispatchKeySet(c10::DispatchKey::Meta), t.dtype());
+        auto meta = at::detail::make_tensor<c10::TensorImpl>(storage_of(t), c10::DispatchKeySet(c10::DispatchKey::Meta),
+                                                             t.dtype());
         meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
         if (t.is_conj()) meta._set_conj(true);
         if (t.is_neg()) meta._set_neg(true);
@@ -70,7 +73,7 @@ c10::IValue meta_value(Metas &metas, const c10::IValue &value, bool is_generator
 constexpr auto kMode = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 class OutThatDoesNothing final : public c10::OperatorKernel {
-  public:
+   public:
     void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
         const auto &arguments = op.schema().arguments();
         torch::jit::Stack outs;
@@ -113,7 +116,8 @@ void Frame::set_geometry(int k, const at::Tensor &inferred) {
     if (!inferred.defined()) return;
     dtype type = dtype_from_torch(inferred.scalar_type());
     TORCH_CHECK_TYPE(type != DTYPE_INVALID, plan.name, ": device tpu has no dtype ", inferred.scalar_type());
-    TORCH_CHECK_NOT_IMPLEMENTED(inferred.dim() <= VIEW_MAX_RANK, plan.name, ": a result has ", inferred.dim(), " dimensions");
+    TORCH_CHECK_NOT_IMPLEMENTED(inferred.dim() <= VIEW_MAX_RANK, plan.name, ": a result has ", inferred.dim(),
+                                " dimensions");
     at::IntArrayRef sizes = inferred.sizes(), strides = inferred.strides();
     geometry_contiguous(&r->geometry, type, static_cast<int>(sizes.size()), sizes.data());
     r->geometry.conj = r->geometry.neg = false;
@@ -159,7 +163,9 @@ void Frame::infer_functional(const c10::OperatorHandle &op, bool structured) {
     torch::jit::Stack stack;
     for (const c10::Argument &argument : op.schema().arguments()) {
         auto source = plan.called.schema().argumentIndexWithName(argument.name());
-        stack.push_back(source ? called[*source] : argument.default_value() ? *argument.default_value() : c10::IValue());
+        stack.push_back(source                     ? called[*source]
+                        : argument.default_value() ? *argument.default_value()
+                                                   : c10::IValue());
     }
     structured ? call_structured(op, &stack) : op.callBoxed(&stack);
     // Its results, laid out as the called operator's: new ones as returns, the others as written arguments.
@@ -172,7 +178,8 @@ void Frame::infer_functional(const c10::OperatorHandle &op, bool structured) {
 }
 
 void Frame::infer_structured() {
-    if (plan.structured->operator_name() != plan.called.operator_name()) return infer_functional(*plan.structured, true);
+    if (plan.structured->operator_name() != plan.called.operator_name())
+        return infer_functional(*plan.structured, true);
     std::vector<c10::IValue> arguments = meta_arguments(plan, values);
     torch::jit::Stack stack = arguments;
     call_structured(plan.called, &stack);
@@ -185,7 +192,8 @@ void Frame::infer_usual() {
     try {
         plan.called.callBoxed(&stack);
     } catch (const c10::NotImplementedError &e) {
-        if (plan.functional.operator_name() != plan.called.operator_name()) return infer_functional(plan.functional, false);
+        if (plan.functional.operator_name() != plan.called.operator_name())
+            return infer_functional(plan.functional, false);
         unsupported = true;
         reason = e.what_without_backtrace();
         throw;

@@ -24,37 +24,50 @@ const std::pair<const char *, const char *> kRenamed[] = {
 
 // Arguments through which PyTorch lets index tensors of the CPU reach any device.
 bool takes_host_indices(const std::string &name, const c10::Argument &argument) {
-    static const char *const operators[] = {"aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index"};
-    return argument.name() == "indices" && std::any_of(std::begin(operators), std::end(operators), [&](const char *prefix) {
-               return name.compare(0, std::strlen(prefix), prefix) == 0;
-           });
+    static const char *const operators[] = {"aten::index.", "aten::index_put", "aten::_index_put_impl",
+                                            "aten::_unsafe_index"};
+    return argument.name() == "indices" &&
+           std::any_of(std::begin(operators), std::end(operators),
+                       [&](const char *prefix) { return name.compare(0, std::strlen(prefix), prefix) == 0; });
 }
 
 ArgKind kind_of_type(const c10::Type &type) {
     switch (type.kind()) {
-        case c10::TypeKind::TensorType: return ArgKind::Tensor;
+        case c10::TypeKind::TensorType:
+            return ArgKind::Tensor;
         case c10::TypeKind::NumberType:
         case c10::TypeKind::FloatType:
         case c10::TypeKind::SymFloatType:
-        case c10::TypeKind::ComplexType: return ArgKind::Number;
+        case c10::TypeKind::ComplexType:
+            return ArgKind::Number;
         case c10::TypeKind::IntType:
         case c10::TypeKind::SymIntType:
         case c10::TypeKind::BoolType:
         case c10::TypeKind::SymBoolType:
         case c10::TypeKind::LayoutType:
-        case c10::TypeKind::MemoryFormatType: return ArgKind::Int;
-        case c10::TypeKind::ScalarTypeType: return ArgKind::Dtype;
-        case c10::TypeKind::StringType: return ArgKind::String;
-        case c10::TypeKind::GeneratorType: return ArgKind::Generator;
-        case c10::TypeKind::OptionalType: return kind_of_type(*type.containedType(0));
+        case c10::TypeKind::MemoryFormatType:
+            return ArgKind::Int;
+        case c10::TypeKind::ScalarTypeType:
+            return ArgKind::Dtype;
+        case c10::TypeKind::StringType:
+            return ArgKind::String;
+        case c10::TypeKind::GeneratorType:
+            return ArgKind::Generator;
+        case c10::TypeKind::OptionalType:
+            return kind_of_type(*type.containedType(0));
         case c10::TypeKind::ListType:
             switch (kind_of_type(*type.containedType(0))) {
-                case ArgKind::Tensor: return ArgKind::Tensors;
-                case ArgKind::Number: return ArgKind::Numbers;
-                case ArgKind::Int: return ArgKind::Ints;
-                default: return ArgKind::Ignored;
+                case ArgKind::Tensor:
+                    return ArgKind::Tensors;
+                case ArgKind::Number:
+                    return ArgKind::Numbers;
+                case ArgKind::Int:
+                    return ArgKind::Ints;
+                default:
+                    return ArgKind::Ignored;
             }
-        default: return ArgKind::Ignored;
+        default:
+            return ArgKind::Ignored;
     }
 }
 
@@ -62,7 +75,7 @@ bool is_tensors(ArgKind kind) { return kind == ArgKind::Tensor || kind == ArgKin
 
 // The overloads of every operator name. Operators may be defined at any time; `refresh` sees the new ones.
 class Overloads {
-  public:
+   public:
     const std::vector<c10::OperatorHandle> &of(const std::string &name) {
         if (known_.empty()) refresh();
         static const std::vector<c10::OperatorHandle> none;
@@ -77,11 +90,11 @@ class Overloads {
             if (auto op = dispatcher.findSchema(name)) known_[name.name].push_back(*op);
     }
 
-  private:
+   private:
     std::unordered_map<std::string, std::vector<c10::OperatorHandle>> known_;
 };
 
-std::mutex plans_mutex; // guards the two below; recursive use is impossible, plans are built from schemas alone
+std::mutex plans_mutex;  // guards the two below; recursive use is impossible, plans are built from schemas alone
 Overloads overloads;
 std::unordered_map<std::string, std::unique_ptr<OperatorPlan>> plans;
 
@@ -94,14 +107,16 @@ bool is_factory_option(const c10::Argument &argument) {
     return std::any_of(std::begin(names), std::end(names), [&](const char *name) { return argument.name() == name; });
 }
 
-// The functional operator takes what the called one takes, except the out= arguments; it may have factory options besides.
+// The functional operator takes what the called one takes, except the out= arguments; it may have factory options
+// besides.
 bool same_inputs(const c10::FunctionSchema &functional, const c10::FunctionSchema &called) {
     if (writes_anything(functional)) return false;
     size_t at = 0;
     const auto &wanted = called.arguments();
     for (const c10::Argument &argument : functional.arguments()) {
         while (at < wanted.size() && wanted[at].is_out()) at++;
-        if (at < wanted.size() && argument.name() == wanted[at].name() && *argument.real_type() == *wanted[at].real_type()) {
+        if (at < wanted.size() && argument.name() == wanted[at].name() &&
+            *argument.real_type() == *wanted[at].real_type()) {
             at++;
         } else if (!is_factory_option(argument)) {
             return false;
@@ -118,7 +133,8 @@ std::vector<std::string> functional_names(const std::string &name) {
         std::string base = name.substr(0, name.size() - 1);
         names.insert(names.begin(), {base, base + "_functional"});
     }
-    if (name.size() > 4 && name.compare(name.size() - 4, 4, "_out") == 0) names.push_back(name.substr(0, name.size() - 4));
+    if (name.size() > 4 && name.compare(name.size() - 4, 4, "_out") == 0)
+        names.push_back(name.substr(0, name.size() - 4));
     return names;
 }
 
@@ -145,7 +161,8 @@ bool is_scalar_form(const c10::FunctionSchema &scalar, const c10::FunctionSchema
     if (left.size() != right.size() || scalar.returns().size() != tensor.returns().size()) return false;
     for (size_t i = 0; i < left.size(); i++) {
         ArgKind x = kind_of(left[i]), y = kind_of(right[i]);
-        if (left[i].name() != right[i].name() || (x != y && !(x == ArgKind::Number && y == ArgKind::Tensor))) return false;
+        if (left[i].name() != right[i].name() || (x != y && !(x == ArgKind::Number && y == ArgKind::Tensor)))
+            return false;
     }
     for (size_t i = 0; i < scalar.returns().size(); i++)
         if (kind_of(scalar.returns()[i]) != kind_of(tensor.returns()[i])) return false;
@@ -216,11 +233,13 @@ void plan_hidden_writes(OperatorPlan &plan) {
     }
 }
 
-// Results whose number follows from nothing but the arguments' metadata, and that are tensors (or numbers known from shapes).
+// Results whose number follows from nothing but the arguments' metadata, and that are tensors (or numbers known from
+// shapes).
 bool is_static(const OperatorPlan &plan) {
     if (plan.dynamic_shape || (plan.new_lists() > 0 && plan.results.size() > 1)) return false;
-    return std::all_of(plan.results.begin(), plan.results.end(),
-                       [&](const ResultPlan &r) { return r.is_tensor || shape_number_argument(plan, r.returned) >= 0; });
+    return std::all_of(plan.results.begin(), plan.results.end(), [&](const ResultPlan &r) {
+        return r.is_tensor || shape_number_argument(plan, r.returned) >= 0;
+    });
 }
 
 std::optional<c10::OperatorHandle> find_structured(const OperatorPlan &plan) {
@@ -228,7 +247,8 @@ std::optional<c10::OperatorHandle> find_structured(const OperatorPlan &plan) {
     c10::OperatorHandle op = is_out ? find_functional(plan.called) : plan.called;
     const std::string &name = op.operator_name().name;
     const bool copies_view = name.size() > 5 && name.compare(name.size() - 5, 5, "_copy") == 0;
-    if (copies_view || !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) return std::nullopt;
+    if (copies_view || !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional))
+        return std::nullopt;
     return op;
 }
 
@@ -251,7 +271,7 @@ std::unique_ptr<OperatorPlan> make_plan(const c10::OperatorHandle &op) {
     plan->random = plan->row && (plan->row->flags & OP_RANDOM);
     plan->composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
     plan->prepare = special_for(*plan);
-    if (plan->prepare && plan->row) plan->dynamic_shape = false; // of masks only, which prepare takes away
+    if (plan->prepare && plan->row) plan->dynamic_shape = false;  // of masks only, which prepare takes away
     plan->structured = find_structured(*plan);
     plan->way = first_way(*plan);
     return plan;
@@ -269,10 +289,14 @@ ArgKind kind_of(const c10::Argument &argument) { return kind_of_type(*argument.r
 
 const char *way_name(Way way) {
     switch (way) {
-        case Way::Native: return "native";
-        case Way::Decomposed: return "decomposed";
-        case Way::Composite: return "composite";
-        case Way::Cpu: return "cpu";
+        case Way::Native:
+            return "native";
+        case Way::Decomposed:
+            return "decomposed";
+        case Way::Composite:
+            return "composite";
+        case Way::Cpu:
+            return "cpu";
     }
     return "unknown";
 }
