@@ -225,6 +225,7 @@ PyObject *counters(PyObject * /*module*/, PyObject * /*unused*/) {
     HANDLE_TH_ERRORS
     exec_counters e{};
     exec_counters_read(&e);
+    for (const auto &[name, times] : cpu_fallbacks()) e.cpu_fallbacks += times;
     pjrt_counters p{};
     pjrt_counters_read(&p);
     return dictionary({{"calls", e.calls},
