@@ -157,7 +157,7 @@ static bool put_node(entry *e, variant *v, const scan *s, const call *c) {
 static size_t default_limit(void) {
     const char *text = getenv("TORCH_TPU_FUSED_NODES");
     long n = text ? strtol(text, NULL, 10) : 0;
-    return n > 0 ? (size_t)n : 4096;
+    return n > 0 ? (size_t)n : 1024;
 }
 
 /* Takes back what a call that could not be recorded has appended. */

@@ -204,7 +204,17 @@ PyObject *set_eager_mode(PyObject * /*module*/, PyObject *mode) {
     const long value = PyLong_AsLong(mode);
     if (value == -1 && PyErr_Occurred()) throw python_error();
     TORCH_CHECK_VALUE(value >= MODE_STRICT && value <= MODE_FUSED, "no eager mode has the number ", value);
-    exec_set_mode(static_cast<eager_mode>(value));
+    without_gil([&]() -> status * {
+        exec_set_mode(static_cast<eager_mode>(value));
+        return nullptr;
+    });
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *flush(PyObject * /*module*/, PyObject * /*unused*/) {
+    HANDLE_TH_ERRORS
+    if (exec_get_mode() == MODE_FUSED) without_gil([] { return exec_flush(); });
     return none();
     END_HANDLE_TH_ERRORS
 }
@@ -231,6 +241,7 @@ PyObject *counters(PyObject * /*module*/, PyObject * /*unused*/) {
     return dictionary({{"calls", e.calls},
                        {"cache_requests", e.cache_requests},
                        {"cache_hits", e.cache_hits},
+                       {"disk_hits", e.disk_hits},
                        {"compiles", e.compiles},
                        {"compile_ns", e.compile_ns},
                        {"launches", e.launches},
@@ -313,6 +324,7 @@ PyMethodDef methods[] = {
     {"default_generator", default_generator, METH_O, "(index): a device's default generator."},
     {"get_eager_mode", get_eager_mode, METH_NOARGS, "0 strict, 1 debug, 2 fused."},
     {"set_eager_mode", set_eager_mode, METH_O, "(mode)"},
+    {"flush", flush, METH_NOARGS, "Fused mode: runs what has gathered; a no-op in the other modes."},
     {"get_precision", get_precision, METH_NOARGS, "Of matrix products and convolutions: 0 default, 1 high, 2 highest."},
     {"set_precision", set_precision, METH_O, "(precision)"},
     {"counters", counters, METH_NOARGS, "Counts of calls, compiles, launches, transfers and bytes."},

@@ -27,6 +27,18 @@ def get_eager_mode() -> EagerMode:
     return EagerMode(_C.get_eager_mode())
 
 
+_step_hook = None
+
+
+def _flush_after_optimizer_steps() -> None:
+    """A training step is what fused mode compiles as one program: it ends with the optimizer."""
+    global _step_hook
+    if _step_hook is None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        _step_hook = register_optimizer_step_post_hook(lambda *_: _C.flush())
+
+
 class set_eager_mode:
     """Sets the mode at once; as a context manager it restores the previous one on leaving."""
 
@@ -34,6 +46,8 @@ class set_eager_mode:
         if not isinstance(mode, EagerMode):
             raise TypeError(f"expected an EagerMode, got {mode!r}")
         self.previous = get_eager_mode()
+        if mode is EagerMode.DEFER_AND_FUSE:
+            _flush_after_optimizer_steps()
         _C.set_eager_mode(mode.value)
 
     def __enter__(self) -> set_eager_mode:
