@@ -41,10 +41,10 @@ def leaf_operators():
 
 
 def way(name, op):
-    if _C.has_row(name):
-        return "native"
     if any(a.alias_info is not None for a in op._schema.arguments):
         return "view"
+    if _C.has_row(name):
+        return "native"
     composite = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
     if op in _decompose.decompositions() or any(
         torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in composite
@@ -58,8 +58,9 @@ def operators():
     lines = [
         "# Operators",
         "",
-        f"Written by `make docs`, for PyTorch {torch.__version__.partition('+')[0]}. In-place and `out=` forms go the way of the operator they",
-        "are forms of; operators that PyTorch itself composes of others need none.",
+        f"Written by `make docs`, for PyTorch {torch.__version__.partition('+')[0]}.",
+        "In-place and `out=` forms go the way of the operator they are forms of; operators that PyTorch itself composes",
+        "of others need none.",
         "",
         "| way | operators | what it means |",
         "| --- | ---: | --- |",
