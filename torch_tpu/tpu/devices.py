@@ -92,7 +92,9 @@ def init() -> None:
     _C.initialize()
 
 
-_lazy_init = init
+def _lazy_init() -> None:
+    """What PyTorch calls before it asks anything of the device: Dynamo asks for the current stream even for a function
+    on the CPU, so this creates no client."""
 
 
 class _TpuDeviceProperties(NamedTuple):
