@@ -124,6 +124,14 @@ PyObject *initialize(PyObject * /*module*/, PyObject * /*unused*/) {
     END_HANDLE_TH_ERRORS
 }
 
+PyObject *lazy_init(PyObject * /*module*/, PyObject * /*unused*/) {
+    HANDLE_TH_ERRORS
+    check_not_forked();
+    at::globalContext().lazyInitDevice(kDevice);
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
 PyObject *is_initialized(PyObject * /*module*/, PyObject * /*unused*/) { return PyBool_FromLong(runtime_initialized()); }
 
 PyObject *is_in_bad_fork(PyObject * /*module*/, PyObject * /*unused*/) { return PyBool_FromLong(in_bad_fork()); }
@@ -309,6 +317,7 @@ PyMethodDef methods[] = {
     {"set_plugin_candidates", set_plugin_candidates, METH_VARARGS, "(cpu_plugin, libtpu): paths or None."},
     {"plugin_path", plugin_path, METH_NOARGS, "The path of the plugin that is or would be loaded."},
     {"initialize", initialize, METH_NOARGS, "Creates the client, if there is none yet."},
+    {"lazy_init", lazy_init, METH_NOARGS, "What PyTorch calls before it asks about or uses the device: creates no client."},
     {"is_initialized", is_initialized, METH_NOARGS, "Whether the client exists."},
     {"is_in_bad_fork", is_in_bad_fork, METH_NOARGS, "Whether this is a fork of a process that had used the device."},
     {"platform", platform, METH_NOARGS, "The client's platform: 'cpu', 'tpu'."},

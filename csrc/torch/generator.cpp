@@ -1,9 +1,13 @@
 // Counter-based random numbers depend on (seed, offset) alone, so a generator is those two numbers and needs no device.
+#include <torch/csrc/python_headers.h>
+
 #include "torch/generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/GeneratorImpl.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/Device.h>
 
 #include <cstring>
 #include <map>
@@ -84,6 +88,14 @@ class Generator final : public c10::GeneratorImpl {
     c10::intrusive_ptr<Numbers> numbers_;
 };
 
+// Whether torch.set_default_device or a torch.device block made this device the one of calls that name none. PyTorch's samplers
+// (torch/utils/data/sampler.py) then give the CPU generators they make to calls that land here; such a generator seeds the call.
+bool is_default_device() {
+    const pybind11::gil_scoped_acquire gil;
+    const pybind11::object current = pybind11::module_::import("torch.utils._device").attr("CURRENT_DEVICE");
+    return THPDevice_Check(current.ptr()) && reinterpret_cast<THPDevice *>(current.ptr())->device.type() == kDevice;
+}
+
 }  // namespace
 
 const at::Generator &generator_default(c10::DeviceIndex device) {
@@ -106,9 +118,7 @@ void generator_next(const std::optional<at::Generator> &generator, int device, u
                     uint64_t *offset) {
     const bool given = generator.has_value() && generator->defined();
     at::Generator chosen = given ? *generator : generator_default(static_cast<c10::DeviceIndex>(device));
-    // A CPU generator seeds the call: with tpu as the default device, PyTorch's own samplers make CPU generators for calls that
-    // land here (torch/utils/data/sampler.py).
-    if (chosen.device().is_cpu()) {
+    if (chosen.device().is_cpu() && is_default_device()) {
         const std::lock_guard<std::mutex> lock(chosen.mutex());
         *seed = at::check_generator<at::CPUGeneratorImpl>(chosen)->random64();
         *offset = 0;

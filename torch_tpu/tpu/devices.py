@@ -94,7 +94,8 @@ def init() -> None:
 
 def _lazy_init() -> None:
     """What PyTorch calls before it asks anything of the device: Dynamo asks for the current stream even for a function
-    on the CPU, so this creates no client."""
+    on the CPU, so this creates no client. RuntimeError in the fork of a process that had used the device."""
+    _C.lazy_init()
 
 
 class _TpuDeviceProperties(NamedTuple):
