@@ -18,7 +18,7 @@ namespace py = pybind11;
 // A wrapped number is an input like any other here; PyTorch would turn it into a Python number where it goes.
 at::Tensor stand_in(const at::Tensor &t) {
     at::Tensor meta = tensor_to_meta(t);
-    meta.unsafeGetTensorImpl()->set_wrapped_number(false);
+    if (meta.dim() == 0) meta.unsafeGetTensorImpl()->set_wrapped_number(false);
     return meta;
 }
 
