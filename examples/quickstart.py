@@ -393,8 +393,8 @@ def describe(run):
     counts, properties = module.diagnostics(), module.get_device_properties()
     native = counts["calls"] - counts["decomposed"] - counts["cpu_fallbacks"]
     rows += [
-        ("device", properties.description),
-        ("plugin", f"{properties.platform}, {properties.platform_version}"),
+        ("device", f"{run.device}:0, {properties.description}"),
+        ("plugin", f"{Path(module.plugin_path()).name} (platform {properties.platform})"),
         ("operator calls: native", f"{native:,}"),
         ("operator calls: decomposed", f"{counts['decomposed']:,}"),
         ("operator calls: on the CPU", f"{counts['cpu_fallbacks']:,}"),

@@ -29,6 +29,7 @@ from .devices import (
     get_device_capability,
     get_device_name,
     get_device_properties,
+    plugin_path,
     init,
     is_available,
     set_device,

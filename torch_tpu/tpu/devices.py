@@ -112,6 +112,11 @@ def get_device_name(device: Any = None) -> str:
     return _C.device_kind(_checked(device))
 
 
+def plugin_path() -> str:
+    """Path of the PJRT plugin that is loaded, or would be on first use. RuntimeError where none is found."""
+    return _C.plugin_path()
+
+
 def get_device_properties(device: Any = None) -> _TpuDeviceProperties:
     """Name, platform, plugin version, the plugin's description, and memory of a device."""
     index = _checked(device)
