@@ -89,8 +89,15 @@ def test_functional_overload(op, functional):
 
 @pytest.mark.parametrize(
     ("sizes", "strides", "overlaps"),
-    [((2, 3), (3, 1), False), ((2, 3), (1, 2), False), ((2, 3), (0, 1), True), ((3, 3), (1, 1), True), ((), (), False),
-     ((1, 4), (0, 2), False), ((2, 2), (3, 5), False)],
+    [
+        ((2, 3), (3, 1), False),
+        ((2, 3), (1, 2), False),
+        ((2, 3), (0, 1), True),
+        ((3, 3), (1, 1), True),
+        ((), (), False),
+        ((1, 4), (0, 2), False),
+        ((2, 2), (3, 5), False),
+    ],
 )
 def test_may_overlap(sizes, strides, overlaps):
     assert may_overlap(sizes, strides) is overlaps

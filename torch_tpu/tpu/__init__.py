@@ -29,9 +29,9 @@ from .devices import (
     get_device_capability,
     get_device_name,
     get_device_properties,
-    plugin_path,
     init,
     is_available,
+    plugin_path,
     set_device,
     synchronize,
 )
