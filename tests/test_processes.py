@@ -36,10 +36,10 @@ print(torch.tpu.is_initialized())
 
 
 def test_import_time():
-    code = "import time; t = time.perf_counter(); import torch; print(time.perf_counter() - t)"
+    code = "import time, torch; print(time.process_time())"  # of the processor: other processes do not count
 
     def best(**environment):
-        return min(float(child_output(code, **environment)) for _ in range(4))
+        return min(float(child_output(code, **environment)) for _ in range(3))
 
     assert best() - best(TORCH_DEVICE_BACKEND_AUTOLOAD="0") < 0.3
 
