@@ -1,6 +1,7 @@
 // Making tensors and changing what they stand on: empty, set_, resize_.
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/set_native.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -37,6 +38,16 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                          std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin) {
     const c10::DeviceGuard guard(checked_device(layout, device, pin));
     return at::detail::empty_strided_generic(size, stride, allocator_get(), kKeys, checked_dtype(type));
+}
+
+// A tensor of zeros without memory, which forward-mode derivatives use.
+at::Tensor zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
+                       std::optional<at::Device> device, std::optional<bool> pin) {
+    const c10::Device place = checked_device(layout, device, pin);
+    const c10::DeviceGuard guard(place);
+    at::native::ZeroTensorAllocator nothing(place);
+    return at::detail::empty_generic(size, &nothing, kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+                                     checked_dtype(type), std::nullopt);
 }
 
 c10::Storage empty_storage(c10::Device device) {
@@ -90,6 +101,7 @@ at::Tensor &set_nothing(at::Tensor &self) {
 void register_factories(torch::Library &aten) {
     aten.impl("empty.memory_format", &empty);
     aten.impl("empty_strided", &empty_strided);
+    aten.impl("_efficientzerotensor", &zero_tensor);
     aten.impl("resize_", &resize_);
     aten.impl("set_", &set_nothing);
     aten.impl("set_.source_Storage", static_cast<at::Tensor &(*)(at::Tensor &, at::Storage)>(&at::native::set_));

@@ -45,5 +45,6 @@ void register_factories(torch::Library &aten);
 void register_views(torch::Library &aten);
 void register_copies(torch::Library &aten);
 void register_autocast();
+void register_meta();
 
 }  // namespace torch_tpu
