@@ -130,6 +130,13 @@ static status *rename_error(status *s, const call *c) {
     const char *name = c->op->name;
     if (!s || strncmp(status_message(s), name, strlen(name)) == 0) return s;
     status_code code = status_get_code(s);
+    if (code == STATUS_TYPE && strstr(status_message(s), "stablehlo.")) {
+        /* Operands whose dtypes do not go together: PyTorch's kernels raise RuntimeError. A TypeError would also make Python's operators
+         * hide the message. */
+        status *runtime = status_new(STATUS_RUNTIME, "%s", status_message(s));
+        status_free(s);
+        return runtime;
+    }
     /* PyTorch's own messages (from its meta kernels) stand as they are; ours name the operator. */
     return code == STATUS_INTERNAL || code == STATUS_OUT_OF_MEMORY ? status_prefix(s, "%s", name) : s;
 }
@@ -505,8 +512,12 @@ status *exec_call(call *c) {
     attempt t = {.precision = exec_get_precision(), .again = true};
     COUNT(calls, 1);
     COUNT(cache_requests, 1);
-    s.declared_results = c->n_results;
     status *result = NULL;
+    if (c->op->row && (c->op->row->flags & OP_SIZE_FROM_NUMBERS) && !c->results_known) {
+        result = exec_host.infer ? exec_host.infer(c) : status_new(STATUS_INTERNAL, "no one to infer results");
+        c->results_known = true;
+    }
+    s.declared_results = c->n_results;
     while (t.again && !result) {
         c->n_results = s.declared_results;
         exec_acquire();

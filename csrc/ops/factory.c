@@ -177,6 +177,7 @@ static void lower_bartlett(lowering *l) {
 }
 
 #define FACTORY(name, function) {"aten::" name, PROMOTE_NONE, .lower = function}
+#define SEQUENCE(name, function) {"aten::" name, PROMOTE_NONE, OP_SIZE_FROM_NUMBERS, .lower = function}
 #define PRIM(name, function) {"prims::" name, PROMOTE_NONE, .lower = function}
 
 const op_row ops_factory[] = {
@@ -204,11 +205,11 @@ const op_row ops_factory[] = {
     PRIM("full", lower_full),
     PRIM("full_like", lower_full),
     PRIM("scalar_tensor", lower_scalar_tensor),
-    FACTORY("arange", lower_arange),
-    FACTORY("arange.start", lower_arange_start),
-    FACTORY("arange.start_step", lower_arange_start_step),
-    FACTORY("range", lower_arange_start),
-    FACTORY("range.step", lower_arange_start_step),
+    SEQUENCE("arange", lower_arange),
+    SEQUENCE("arange.start", lower_arange_start),
+    SEQUENCE("arange.start_step", lower_arange_start_step),
+    SEQUENCE("range", lower_arange_start),
+    SEQUENCE("range.step", lower_arange_start_step),
     PRIM("iota", lower_prims_iota),
     FACTORY("linspace", lower_linspace),
     FACTORY("linspace.Tensor_Tensor", lower_linspace),

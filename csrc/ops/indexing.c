@@ -20,6 +20,8 @@ static bool has_zero(int rank, const int64_t *dims) {
 
 hlo_value index_normalize(hlo_builder *b, hlo_value index, int64_t size) {
     if (!index) return NULL;
+    if (!dtype_is_int(index->dtype))
+        return hlo_fail(b, STATUS_RUNTIME, "expected dtype int32 or int64 for index, got %s", dtype_torch_name(index->dtype));
     dtype t = size <= INT32_MAX ? DTYPE_I32 : DTYPE_I64;
     bool is_signed = dtype_is_signed(index->dtype);
     index = hlo_convert(b, index, t);

@@ -6,6 +6,9 @@
 
 hlo_value contract(hlo_builder *b, hlo_value x, int cx, hlo_value y, int cy, int n_batch) {
     if (!x || !y) return NULL;
+    if (x->dtype != y->dtype)
+        return hlo_fail(b, STATUS_RUNTIME, "expected both operands to have the same dtype, but got: %s != %s", dtype_torch_name(x->dtype),
+                        dtype_torch_name(y->dtype));
     hlo_dot_dims d = {.n_batch = n_batch, .n_contract = 1, .lhs_contract = {cx}, .rhs_contract = {cy}};
     for (int i = 0; i < n_batch; i++) d.lhs_batch[i] = d.rhs_batch[i] = i;
     return hlo_dot_general(b, x, y, &d, dtype_opmath(x->dtype));

@@ -33,7 +33,9 @@ enum {
     OP_RANDOM = 4,
     /* Result 0 has operand 0's dtype whatever the promotion (informative, for the metadata rule). */
     OP_COMPARE = 8, /* result is bool */
-    OP_PROMOTE_NUMBERS = 16 /* numbers beyond argument 1 take part in promotion */
+    OP_PROMOTE_NUMBERS = 16, /* numbers beyond argument 1 take part in promotion */
+    /* Numbers decide the result's size (arange): each call asks for its metadata, which belongs to the key in their place. */
+    OP_SIZE_FROM_NUMBERS = 32
 };
 
 /* How result metadata (sizes, strides, dtype) is known without PyTorch's meta kernel. */

@@ -75,8 +75,17 @@ static void lower_extreme(lowering *l, hlo_reduction kind, dims_fn which) {
 
 static void lower_amax(lowering *l) { lower_extreme(l, HLO_REDUCE_MAXIMUM, listed_dims); }
 static void lower_amin(lowering *l) { lower_extreme(l, HLO_REDUCE_MINIMUM, listed_dims); }
-static void lower_max(lowering *l) { lower_extreme(l, HLO_REDUCE_MAXIMUM, every_dim); }
-static void lower_min(lowering *l) { lower_extreme(l, HLO_REDUCE_MINIMUM, every_dim); }
+
+static void lower_extreme_of_all(lowering *l, hlo_reduction kind, const char *name) {
+    hlo_value x = arg_tensor(l, 0);
+    if (x && hlo_element_count(x) == 0)
+        hlo_fail(lower_builder(l), STATUS_RUNTIME,
+                 "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.", name);
+    else lower_extreme(l, kind, every_dim);
+}
+
+static void lower_max(lowering *l) { lower_extreme_of_all(l, HLO_REDUCE_MAXIMUM, "max"); }
+static void lower_min(lowering *l) { lower_extreme_of_all(l, HLO_REDUCE_MINIMUM, "min"); }
 
 static void lower_aminmax(lowering *l) {
     hlo_builder *b = lower_builder(l);

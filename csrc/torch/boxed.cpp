@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "torch/exclusions.h"
+#include "torch/debug_checks.h"
 #include "torch/generator.h"
 #include "torch/runtime.h"
 
@@ -73,6 +74,7 @@ const host_services kHost = {host_infer, host_decompose, host_warn, host_random}
 
 // True: done. False: this call cannot be a program, for the reason given.
 bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, std::string *reason) {
+    if (exec_get_mode() == MODE_DEBUG) check_indices(plan, torch::jit::last(*stack, plan.stack_size).data());
     for (bool again = false;; again = true) {
         Frame frame(plan, torch::jit::last(*stack, plan.stack_size).data());
         if (plan.random) check(host_random(&frame.c, 1));

@@ -132,6 +132,9 @@ bool index_put(const OperatorPlan &plan, Stack *stack) {
     return index_masks(plan, stack);
 }
 
+// No nested tensors here: transformer layers then take their dense path.
+bool not_left_aligned(const OperatorPlan &plan, Stack *stack) { return answer(plan, stack, false); }
+
 struct Special {
     const char *name;  // as called, or a prefix ended by *
     PrepareFunction prepare;
@@ -141,6 +144,7 @@ const Special kSpecials[] = {
     {"aten::equal", equal},
     {"aten::is_set_to", is_set_to},
     {"aten::_fused_sdp_choice", sdp_choice},
+    {"aten::_nested_tensor_from_mask_left_aligned", not_left_aligned},
     {"aten::index.*", index_masks},
     {"aten::_unsafe_index.*", index_masks},
     {"aten::index_put*", index_put},
