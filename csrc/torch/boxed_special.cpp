@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/masked_fill.h>
@@ -132,6 +133,19 @@ bool index_put(const OperatorPlan &plan, Stack *stack) {
     return index_masks(plan, stack);
 }
 
+// The numbers decide the result's size, and are no part of a program's key: out takes its size before the call.
+template <bool inclusive>
+bool size_range(const OperatorPlan &plan, Stack *stack) {
+    const at::Scalar start = argument(plan, stack, 0).toScalar(), end = argument(plan, stack, 1).toScalar();
+    const at::Scalar step = argument(plan, stack, 2).toScalar();
+    const at::Tensor &out = argument(plan, stack, 3).toTensor();
+    const at::TensorOptions meta = at::TensorOptions(at::kMeta).dtype(out.dtype());
+    const at::Tensor sized = inclusive ? at::range(start, end, step, meta) : at::arange(start, end, step, meta);
+    // An out= of the right number of elements keeps its shape, as on the CPU.
+    if (out.numel() != sized.numel()) at::native::resize_output(out, sized.sizes());
+    return false;
+}
+
 // No nested tensors here: transformer layers then take their dense path.
 bool not_left_aligned(const OperatorPlan &plan, Stack *stack) { return answer(plan, stack, false); }
 
@@ -144,6 +158,8 @@ const Special kSpecials[] = {
     {"aten::equal", equal},
     {"aten::is_set_to", is_set_to},
     {"aten::_fused_sdp_choice", sdp_choice},
+    {"aten::arange.start_out", size_range<false>},
+    {"aten::range.out", size_range<true>},
     {"aten::_nested_tensor_from_mask_left_aligned", not_left_aligned},
     {"aten::index.*", index_masks},
     {"aten::_unsafe_index.*", index_masks},
