@@ -140,8 +140,11 @@ def spin():
     z = torch.ones(4, device="tpu")
     for _ in range(20):
         z = z + 1
+    idle.set()
     threading.Event().wait()
+idle = threading.Event()
 threading.Thread(target=spin, daemon=True).start()
+idle.wait()  # a daemon thread inside an operator ends a process badly on every device
 print("end")
 """
     done = child(code, timeout=60)

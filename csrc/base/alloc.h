@@ -9,7 +9,8 @@ void *mem_realloc(void *p, size_t size);
 char *mem_strdup(const char *text);
 void mem_free(void *p);
 
-/* For tests: the n-th allocation from now (1 = the next) on this thread fails, and those after it succeed. 0: none fails. */
+/* For tests: the n-th allocation from now (1 = the next) on this thread fails, and those after it succeed. 0: none
+ * fails. */
 void mem_fail_after(long n);
 long mem_live_count(void); /* allocations not yet freed, all threads */
 

@@ -8,25 +8,25 @@
 
 typedef enum { DTYPE_KIND_BOOL, DTYPE_KIND_INT, DTYPE_KIND_FLOAT, DTYPE_KIND_COMPLEX } dtype_kind;
 
-#define DTYPE_TABLE(X)                                              \
-    X(BOOL, "bool", "i1", 8, DTYPE_KIND_BOOL)                       \
-    X(U8, "uint8", "ui8", 8, DTYPE_KIND_INT)                        \
-    X(I8, "int8", "i8", 8, DTYPE_KIND_INT)                          \
-    X(U16, "uint16", "ui16", 16, DTYPE_KIND_INT)                    \
-    X(I16, "int16", "i16", 16, DTYPE_KIND_INT)                      \
-    X(U32, "uint32", "ui32", 32, DTYPE_KIND_INT)                    \
-    X(I32, "int32", "i32", 32, DTYPE_KIND_INT)                      \
-    X(U64, "uint64", "ui64", 64, DTYPE_KIND_INT)                    \
-    X(I64, "int64", "i64", 64, DTYPE_KIND_INT)                      \
-    X(F8E4M3FN, "float8_e4m3fn", "f8E4M3FN", 8, DTYPE_KIND_FLOAT)   \
-    X(F8E5M2, "float8_e5m2", "f8E5M2", 8, DTYPE_KIND_FLOAT)         \
+#define DTYPE_TABLE(X)                                                  \
+    X(BOOL, "bool", "i1", 8, DTYPE_KIND_BOOL)                           \
+    X(U8, "uint8", "ui8", 8, DTYPE_KIND_INT)                            \
+    X(I8, "int8", "i8", 8, DTYPE_KIND_INT)                              \
+    X(U16, "uint16", "ui16", 16, DTYPE_KIND_INT)                        \
+    X(I16, "int16", "i16", 16, DTYPE_KIND_INT)                          \
+    X(U32, "uint32", "ui32", 32, DTYPE_KIND_INT)                        \
+    X(I32, "int32", "i32", 32, DTYPE_KIND_INT)                          \
+    X(U64, "uint64", "ui64", 64, DTYPE_KIND_INT)                        \
+    X(I64, "int64", "i64", 64, DTYPE_KIND_INT)                          \
+    X(F8E4M3FN, "float8_e4m3fn", "f8E4M3FN", 8, DTYPE_KIND_FLOAT)       \
+    X(F8E5M2, "float8_e5m2", "f8E5M2", 8, DTYPE_KIND_FLOAT)             \
     X(F8E4M3FNUZ, "float8_e4m3fnuz", "f8E4M3FNUZ", 8, DTYPE_KIND_FLOAT) \
     X(F8E5M2FNUZ, "float8_e5m2fnuz", "f8E5M2FNUZ", 8, DTYPE_KIND_FLOAT) \
-    X(F16, "float16", "f16", 16, DTYPE_KIND_FLOAT)                  \
-    X(BF16, "bfloat16", "bf16", 16, DTYPE_KIND_FLOAT)               \
-    X(F32, "float32", "f32", 32, DTYPE_KIND_FLOAT)                  \
-    X(F64, "float64", "f64", 64, DTYPE_KIND_FLOAT)                  \
-    X(C64, "complex64", "complex<f32>", 64, DTYPE_KIND_COMPLEX)     \
+    X(F16, "float16", "f16", 16, DTYPE_KIND_FLOAT)                      \
+    X(BF16, "bfloat16", "bf16", 16, DTYPE_KIND_FLOAT)                   \
+    X(F32, "float32", "f32", 32, DTYPE_KIND_FLOAT)                      \
+    X(F64, "float64", "f64", 64, DTYPE_KIND_FLOAT)                      \
+    X(C64, "complex64", "complex<f32>", 64, DTYPE_KIND_COMPLEX)         \
     X(C128, "complex128", "complex<f64>", 128, DTYPE_KIND_COMPLEX)
 
 typedef enum {
@@ -34,7 +34,7 @@ typedef enum {
 #define X(name, torch_name, hlo_name, bits, kind) DTYPE_##name,
     DTYPE_TABLE(X)
 #undef X
-    DTYPE_COUNT
+        DTYPE_COUNT
 } dtype;
 
 const char *dtype_torch_name(dtype t); /* "float32"; "invalid" for DTYPE_INVALID */

@@ -19,6 +19,7 @@ bool hashmap_insert(hashmap *m, const void *key, size_t size, uint64_t hash, voi
 void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash); /* the value removed, or NULL */
 size_t hashmap_count(const hashmap *m);
 /* Calls visit on every entry until it returns false. */
-void hashmap_visit(const hashmap *m, bool (*visit)(const void *key, size_t size, void *value, void *context), void *context);
+void hashmap_visit(const hashmap *m, bool (*visit)(const void *key, size_t size, void *value, void *context),
+                   void *context);
 
 #endif

@@ -76,7 +76,11 @@ void entry_leave(entry *e) {
     if (e->removed && e->users == 0) entry_destroy(e);
 }
 
-typedef struct sweep { entry **list; size_t n; operator_info *op; } sweep;
+typedef struct sweep {
+    entry **list;
+    size_t n;
+    operator_info *op;
+} sweep;
 
 static bool collect(const void *key, size_t size, void *value, void *context) {
     (void)key, (void)size;
@@ -131,8 +135,8 @@ static status *rename_error(status *s, const call *c) {
     if (!s || strncmp(status_message(s), name, strlen(name)) == 0) return s;
     status_code code = status_get_code(s);
     if (code == STATUS_TYPE && strstr(status_message(s), "stablehlo.")) {
-        /* Operands whose dtypes do not go together: PyTorch's kernels raise RuntimeError. A TypeError would also make Python's operators
-         * hide the message. */
+        /* Operands whose dtypes do not go together: PyTorch's kernels raise RuntimeError. A TypeError would also make
+         * Python's operators hide the message. */
         status *runtime = status_new(STATUS_RUNTIME, "%s", status_message(s));
         status_free(s);
         return runtime;
@@ -141,7 +145,8 @@ static status *rename_error(status *s, const call *c) {
     return code == STATUS_INTERNAL || code == STATUS_OUT_OF_MEMORY ? status_prefix(s, "%s", name) : s;
 }
 
-/* The result of a build joins the cache under the key as it is now: the build may have taught which numbers are structural. */
+/* The result of a build joins the cache under the key as it is now: the build may have taught which numbers are
+ * structural. */
 static status *finish_entry(entry *e, scan *s, call *c, hlo_precision precision, uint64_t structural) {
     take_out_entry(s, e);
     c->op->structural_args |= structural;
@@ -149,8 +154,10 @@ static status *finish_entry(entry *e, scan *s, call *c, hlo_precision precision,
     e->building = false;
     if (s->failed) return status_no_memory();
     entry *other = find_entry(s);
-    if (other) e->removed = true; /* another thread was faster, or this one's key already had an owner */
-    else if (!insert_entry(s, e)) return status_no_memory();
+    if (other)
+        e->removed = true; /* another thread was faster, or this one's key already had an owner */
+    else if (!insert_entry(s, e))
+        return status_no_memory();
     return NULL;
 }
 
@@ -168,7 +175,7 @@ static status *build_entry(scan *s, call *c, hlo_precision precision) {
         entry_destroy(e);
         return status_no_memory();
     }
-    uint64_t dynamic = c->op->promoted_args & ~c->op->structural_args;
+    uint64_t dynamic = c->op->promoted_args & ~c->op->structural_args & ~c->op->fixed_args;
     exec_release();
     variant *v = NULL;
     uint64_t structural = 0;
@@ -183,8 +190,10 @@ static status *build_entry(scan *s, call *c, hlo_precision precision) {
     }
     exec_acquire();
     e->variants = v;
-    if (!result) result = finish_entry(e, s, c, precision, structural);
-    else take_out_entry(s, e);
+    if (!result)
+        result = finish_entry(e, s, c, precision, structural);
+    else
+        take_out_entry(s, e);
     e->building = false;
     if (result) e->removed = true;
     entry_leave(e);
@@ -206,7 +215,8 @@ static status *build_variant(entry *e, scan *s, call *c, hlo_precision precision
     exec_release();
     variant *v = NULL;
     uint64_t learned = 0;
-    status *result = entry_make_variant(e, c, s, precision, dynamic & ~structural, exec_mode_now != MODE_FUSED, &v, &learned);
+    status *result =
+        entry_make_variant(e, c, s, precision, dynamic & ~structural, exec_mode_now != MODE_FUSED, &v, &learned);
     exec_acquire();
     c->op->structural_args |= learned;
     if (v) {
@@ -226,23 +236,29 @@ typedef struct launch {
     variant *v;
     pjrt_buffer **inputs, **outputs;
     bool *donate;
-    storage **fresh; /* per result: storage of RESULT_NEW */
+    storage **fresh;   /* per result: storage of RESULT_NEW */
     storage **targets; /* per output: storage it is written to */
-    int n_made; /* inputs that are ours beyond the storages': vectors of numbers */
+    int n_made;        /* inputs that are ours beyond the storages': vectors of numbers */
 } launch;
 
 static void put_slot(const number *n, const number_slot *slot, void *data, int position) {
     bool floating = dtype_is_float(n->dtype) || dtype_is_complex(n->dtype);
     double value = floating ? n->v.f[slot->imaginary ? 1 : 0] : 0;
     switch (slot->cls) {
-    case SLOT_F32: ((float *)data)[position] = floating ? (float)value : (float)n->v.i; break;
-    case SLOT_F64: ((double *)data)[position] = floating ? value : (double)n->v.i; break;
-    default: ((int64_t *)data)[position] = floating ? (int64_t)value : n->v.i; break;
+        case SLOT_F32:
+            ((float *)data)[position] = floating ? (float)value : (float)n->v.i;
+            break;
+        case SLOT_F64:
+            ((double *)data)[position] = floating ? value : (double)n->v.i;
+            break;
+        default:
+            ((int64_t *)data)[position] = floating ? (int64_t)value : n->v.i;
+            break;
     }
 }
 
-status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device, slot_source source,
-                           void *context, pjrt_buffer **out) {
+status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device,
+                           slot_source source, void *context, pjrt_buffer **out) {
     static const dtype types[SLOT_CLASSES] = {DTYPE_F32, DTYPE_F64, DTYPE_I64};
     char small[512], *data = small;
     size_t size = (size_t)length * dtype_bytes(types[cls]);
@@ -278,9 +294,9 @@ static status *make_words(const call *c, const variant *v, pjrt_buffer **out) {
 static status *make_extra_inputs(launch *l, call *c) {
     variant *v = l->v;
     for (int cls = 0; cls < SLOT_CLASSES; cls++)
-        if (v->class_parameter[cls] >= 0) 
-            STATUS_TRY(make_number_vector(v->n_slots, v->slots, (slot_class)cls, v->class_length[cls], c->device, call_number, c,
-                                          &l->inputs[v->class_parameter[cls]]));
+        if (v->class_parameter[cls] >= 0)
+            STATUS_TRY(make_number_vector(v->n_slots, v->slots, (slot_class)cls, v->class_length[cls], c->device,
+                                          call_number, c, &l->inputs[v->class_parameter[cls]]));
     if (v->random_parameter >= 0) STATUS_TRY(make_words(c, v, &l->inputs[v->random_parameter]));
     return NULL;
 }
@@ -303,7 +319,8 @@ void entry_give_results(const entry *e, call *c) {
     for (int k = 0; k < e->n_results; k++) {
         c->results[k].kind = e->results[k].kind;
         c->results[k].storage = NULL;
-        if (e->results[k].kind == RESULT_NEW && !c->results_known) geometry_copy(&c->results[k].geometry, &e->results[k].geometry);
+        if (e->results[k].kind == RESULT_NEW && !c->results_known)
+            geometry_copy(&c->results[k].geometry, &e->results[k].geometry);
     }
 }
 
@@ -358,8 +375,17 @@ static status *run(launch *l, call *c) {
 #define SMALL_LAUNCH 48
 
 static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
-    struct { pjrt_buffer *inputs[SMALL_LAUNCH], *outputs[SMALL_LAUNCH]; storage *targets[SMALL_LAUNCH]; bool donate[SMALL_LAUNCH]; } small;
-    launch l = {.e = e, .v = v, .inputs = small.inputs, .outputs = small.outputs, .targets = small.targets, .donate = small.donate};
+    struct {
+        pjrt_buffer *inputs[SMALL_LAUNCH], *outputs[SMALL_LAUNCH];
+        storage *targets[SMALL_LAUNCH];
+        bool donate[SMALL_LAUNCH];
+    } small;
+    launch l = {.e = e,
+                .v = v,
+                .inputs = small.inputs,
+                .outputs = small.outputs,
+                .targets = small.targets,
+                .donate = small.donate};
     void *heap = NULL;
     if (v->n_parameters > SMALL_LAUNCH || e->n_outputs > SMALL_LAUNCH) {
         size_t n = (size_t)(v->n_parameters > e->n_outputs ? v->n_parameters : e->n_outputs);
@@ -426,7 +452,8 @@ static bool prepare(attempt *t, entry *e, variant *v, const scan *s, call *c, st
     if (v->random_parameter >= 0 && e->way != WAY_NATIVE && !t->random_given) {
         int uses = v->random_count;
         exec_release();
-        *result = exec_host.random ? exec_host.random(c, uses) : status_new(STATUS_INTERNAL, "random bits asked for, and no generator");
+        *result = exec_host.random ? exec_host.random(c, uses)
+                                   : status_new(STATUS_INTERNAL, "random bits asked for, and no generator");
         exec_acquire();
         t->random_given = true;
         return true;

@@ -1,8 +1,9 @@
 /* Compiled programs on disk: a directory of the user's, then optionally one that many hosts share.
  *
- * An entry is named by a 128-bit digest over the program's text, the compile options and the plugin's identity. It is a header and the
- * plugin's serialised executable: reading one runs nothing of ours. It is written to a temporary name and renamed, so a reader sees all
- * of it or none; whatever does not check out (magic, identity, length, digest of the contents) is ignored and written again. */
+ * An entry is named by a 128-bit digest over the program's text, the compile options and the plugin's identity. It is a
+ * header and the plugin's serialised executable: reading one runs nothing of ours. It is written to a temporary name
+ * and renamed, so a reader sees all of it or none; whatever does not check out (magic, identity, length, digest of the
+ * contents) is ignored and written again. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -36,9 +37,12 @@ static bool local_directory(strbuf *out) {
         return *named != 0;
     }
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache) strbuf_printf(out, "%s/torch_tpu", cache);
-    else if (home && *home) strbuf_printf(out, "%s/.cache/torch_tpu", home);
-    else return false;
+    if (cache && *cache)
+        strbuf_printf(out, "%s/torch_tpu", cache);
+    else if (home && *home)
+        strbuf_printf(out, "%s/.cache/torch_tpu", home);
+    else
+        return false;
     return true;
 }
 
@@ -90,8 +94,8 @@ static void put_plugin(strbuf *out) {
     struct stat st = {0};
     if (stat(strbuf_text(&path), &st) != 0) st.st_size = 0;
     const char *name = strrchr(strbuf_text(&path), '/');
-    strbuf_printf(out, "%s %lld %s %s %s\n", name ? name : strbuf_text(&path), (long long)st.st_size, pjrt_client_platform(client),
-                  pjrt_client_platform_version(client), pjrt_device_kind(client, 0));
+    strbuf_printf(out, "%s %lld %s %s %s\n", name ? name : strbuf_text(&path), (long long)st.st_size,
+                  pjrt_client_platform(client), pjrt_client_platform_version(client), pjrt_device_kind(client, 0));
     strbuf_free(&path);
     if (strcmp(pjrt_client_platform(client), "cpu") == 0) put_cpu_features(out);
 }
@@ -138,8 +142,10 @@ static bool read_all(int fd, void *data, size_t size) {
 static bool read_entry(int fd, const header *wanted, strbuf *out) {
     struct stat st;
     header h;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size < sizeof h || !read_all(fd, &h, sizeof h)) return false;
-    bool same = memcmp(h.magic, MAGIC, 8) == 0 && memcmp(h.name, wanted->name, 16) == 0 && memcmp(h.identity, wanted->identity, 16) == 0;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size < sizeof h || !read_all(fd, &h, sizeof h))
+        return false;
+    bool same = memcmp(h.magic, MAGIC, 8) == 0 && memcmp(h.name, wanted->name, 16) == 0 &&
+                memcmp(h.identity, wanted->identity, 16) == 0;
     if (!same || h.size != (uint64_t)st.st_size - sizeof h) return false;
     char *data = mem_alloc((size_t)h.size + 1);
     if (!data) return false;
@@ -168,7 +174,10 @@ static bool find_in(const char *directory, const header *wanted, strbuf *out) {
 
 /* ---- the size limit ---- */
 
-typedef struct old_entry { int64_t used, size; char name[64]; } old_entry;
+typedef struct old_entry {
+    int64_t used, size;
+    char name[64];
+} old_entry;
 
 static int older(const void *a, const void *b) {
     int64_t x = ((const old_entry *)a)->used, y = ((const old_entry *)b)->used;

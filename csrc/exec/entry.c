@@ -70,7 +70,9 @@ uint64_t variant_difference(const variant *v, const call *c, uint64_t structural
     return k.different;
 }
 
-bool variant_matches(const variant *v, const call *c, uint64_t structural) { return variant_difference(v, c, structural) == 0; }
+bool variant_matches(const variant *v, const call *c, uint64_t structural) {
+    return variant_difference(v, c, structural) == 0;
+}
 
 static bool count_number(void *context, int arg, int element, const number *n) {
     (void)arg, (void)element, (void)n;
@@ -101,8 +103,8 @@ static status *copy_results(entry *e, const call *c) {
 static status *check_extent(const core_tensor *t) {
     int64_t bytes = (geometry_extent(&t->geometry)) * (int64_t)dtype_bytes(t->geometry.dtype);
     if (bytes <= t->storage->bytes) return NULL;
-    return status_new(STATUS_RUNTIME, "a tensor needs a storage of %lld bytes, but its storage has %lld", (long long)bytes,
-                      (long long)t->storage->bytes);
+    return status_new(STATUS_RUNTIME, "a tensor needs a storage of %lld bytes, but its storage has %lld",
+                      (long long)bytes, (long long)t->storage->bytes);
 }
 
 static status *check_extents(const call *c) {
@@ -140,7 +142,7 @@ typedef struct builder {
     call *c;
     const scan *s;
     graph *g;
-    bool *read, *kept;  /* per storage: some operand reads it; some write leaves a part of it */
+    bool *read, *kept; /* per storage: some operand reads it; some write leaves a part of it */
     bool *written;
     int32_t *base;      /* per storage: current base value, -1 none */
     int32_t *new_value; /* per result: its value, of RESULT_NEW */
@@ -151,7 +153,8 @@ typedef struct builder {
 
 static bool covers(const storage *st, const geometry *g) {
     int permutation[VIEW_MAX_RANK];
-    return g->offset == 0 && geometry_count(g) * (int64_t)dtype_bytes(g->dtype) == st->bytes && geometry_memory_order(g, permutation);
+    return g->offset == 0 && geometry_count(g) * (int64_t)dtype_bytes(g->dtype) == st->bytes &&
+           geometry_memory_order(g, permutation);
 }
 
 static void mark_read(builder *b, const argument *a) {
@@ -165,7 +168,8 @@ static status *add_inputs(builder *b) {
     for (int i = 0; i < b->c->n_args; i++) mark_read(b, &b->c->args[i]);
     for (int k = 0; k < b->c->n_results; k++) {
         const call_result *r = &b->c->results[k];
-        if (r->kind == RESULT_WRITE && !covers(r->target->storage, &r->target->geometry)) b->kept[scan_index(s, r->target->storage)] = true;
+        if (r->kind == RESULT_WRITE && !covers(r->target->storage, &r->target->geometry))
+            b->kept[scan_index(s, r->target->storage)] = true;
     }
     b->inputs = mem_alloc(sizeof *b->inputs * (size_t)(s->n_storages + 1));
     if (!b->inputs) return status_no_memory();
@@ -227,16 +231,19 @@ static tensor_type result_type(const call_result *r) {
 static status *check_sub_results(const builder *b, const graph *sub) {
     const call *c = b->c;
     if (graph_output_count(sub) != c->n_results)
-        return status_new(STATUS_INTERNAL, "a decomposition gives %d results where %d are expected", graph_output_count(sub), c->n_results);
+        return status_new(STATUS_INTERNAL, "a decomposition gives %d results where %d are expected",
+                          graph_output_count(sub), c->n_results);
     for (int k = 0; k < c->n_results; k++) {
         const call_result *r = &c->results[k];
         if (r->kind == RESULT_UNWANTED) continue;
         tensor_type got = graph_output_type(sub, k), want = result_type(r);
-        bool same = got.dtype != DTYPE_INVALID && got.rank == want.rank && (r->kind == RESULT_WRITE || got.dtype == want.dtype);
+        bool same =
+            got.dtype != DTYPE_INVALID && got.rank == want.rank && (r->kind == RESULT_WRITE || got.dtype == want.dtype);
         for (int i = 0; same && i < want.rank; i++) same = got.dims[i] == want.dims[i];
         if (!same)
-            return status_new(STATUS_INTERNAL, "result %d of the decomposition is %s of rank %d where the operator gives %s of rank %d", k,
-                              dtype_torch_name(got.dtype), got.rank, dtype_torch_name(want.dtype), want.rank);
+            return status_new(STATUS_INTERNAL,
+                              "result %d of the decomposition is %s of rank %d where the operator gives %s of rank %d",
+                              k, dtype_torch_name(got.dtype), got.rank, dtype_torch_name(want.dtype), want.rank);
     }
     return NULL;
 }
@@ -333,7 +340,8 @@ static status *add_outputs(builder *b) {
     return NULL;
 }
 
-/* Every variant of an entry has the same inputs and outputs: the first one's stay, other threads may be reading them. */
+/* Every variant of an entry has the same inputs and outputs: the first one's stay, other threads may be reading them.
+ */
 static void keep_plan(entry *e, builder *b) {
     if (e->inputs) {
         mem_free(b->inputs);
@@ -416,13 +424,14 @@ static status *make_variant(variant *v, entry *e, call *c, const scan *s, lower_
     strbuf text;
     strbuf_init(&text);
     status *result = e->n_outputs > 0 ? lower_text(e, v->graph, request, &text) : NULL;
-    if (!result && e->n_outputs > 0 && compile) result = program_get(strbuf_text(&text), text.size, e->op->name, &v->executable);
+    if (!result && e->n_outputs > 0 && compile)
+        result = program_get(strbuf_text(&text), text.size, e->op->name, &v->executable);
     strbuf_free(&text);
     return result ? result : fill_variant(v, c, e, request);
 }
 
-status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, bool compile,
-                           variant **out, uint64_t *structural) {
+status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args,
+                           bool compile, variant **out, uint64_t *structural) {
     variant *v = mem_alloc(sizeof *v);
     if (!v) return status_no_memory();
     lower_request request;
@@ -430,9 +439,12 @@ status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision preci
     request.dynamic_args = dynamic_args;
     status *result = make_variant(v, e, c, s, &request, compile);
     *structural = request.structural_args;
+    c->op->fixed_args |= request.fixed_args;
     lower_request_free(&request);
-    if (result) variant_destroy(v);
-    else *out = v;
+    if (result)
+        variant_destroy(v);
+    else
+        *out = v;
     return result;
 }
 

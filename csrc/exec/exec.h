@@ -19,37 +19,43 @@ status *storage_read_host(storage *s, const geometry *g, void *data);
 status *storage_wait(storage *s);
 bool storage_has_value(const storage *s);
 
-typedef struct core_tensor { storage *storage; geometry geometry; } core_tensor;
+typedef struct core_tensor {
+    storage *storage;
+    geometry geometry;
+} core_tensor;
 
 /* ---- a call ---- */
 typedef enum { RESULT_NEW, RESULT_WRITE, RESULT_UNWANTED } result_kind;
 typedef struct call_result {
     result_kind kind;
-    core_tensor *target;  /* RESULT_WRITE: where the value goes */
-    geometry geometry;    /* RESULT_NEW: what PyTorch's metadata says; filled by infer, or by the caller */
-    storage *storage;     /* RESULT_NEW: on return, owned by the caller */
+    core_tensor *target; /* RESULT_WRITE: where the value goes */
+    geometry geometry;   /* RESULT_NEW: what PyTorch's metadata says; filled by infer, or by the caller */
+    storage *storage;    /* RESULT_NEW: on return, owned by the caller */
 } call_result;
 
 typedef struct operator_info operator_info; /* interned: a row, a graph, or something to decompose */
 
 typedef struct call {
     operator_info *op;
-    int n_args; argument *args;         /* ARG_VALUE's u.tensor is a core_tensor * */
-    int n_results; call_result *results;
-    int max_results;                    /* room in results (lists of unknown length) */
-    bool results_known;                 /* RESULT_NEW geometries are filled in already */
+    int n_args;
+    argument *args; /* ARG_VALUE's u.tensor is a core_tensor * */
+    int n_results;
+    call_result *results;
+    int max_results;    /* room in results (lists of unknown length) */
+    bool results_known; /* RESULT_NEW geometries are filled in already */
     int device;
-    uint64_t seed, offset;              /* generator state, for OP_RANDOM */
-    void *host;                         /* the bridge's own view of the call, for host_services */
+    uint64_t seed, offset; /* generator state, for OP_RANDOM */
+    void *host;            /* the bridge's own view of the call, for host_services */
 } call;
 
 /* The core calls up through this only; re-entrant; called with no lock held. */
 typedef struct host_services {
-    status *(*infer)(call *c);                        /* fills kind and geometry of every RESULT_NEW */
-    status *(*decompose)(call *c, graph **out);       /* a graph whose inputs are the call's tensors, flattened, in order */
+    status *(*infer)(call *c);                  /* fills kind and geometry of every RESULT_NEW */
+    status *(*decompose)(call *c, graph **out); /* a graph whose inputs are the call's tensors, flattened, in order */
     void (*warn)(const char *message);
-    /* Fills c->seed and c->offset and advances the generator by 4 * uses. Asked only for operators without a row (decomposed ones
-     * and graphs) that turn out to use random bits; for rows with OP_RANDOM the caller of exec_call has filled them. */
+    /* Fills c->seed and c->offset and advances the generator by 4 * uses. Asked only for operators without a row
+     * (decomposed ones and graphs) that turn out to use random bits; for rows with OP_RANDOM the caller of exec_call
+     * has filled them. */
     status *(*random)(call *c, int uses);
 } host_services;
 void exec_set_host(const host_services *h);
@@ -57,13 +63,18 @@ void exec_set_host(const host_services *h);
 typedef enum { WAY_NATIVE, WAY_DECOMPOSED, WAY_CPU, WAY_GRAPH } op_way;
 void operator_count_cpu_fallback(operator_info *op); /* the bridge ran it on the CPU */
 /* Every operator called so far, with how often it was called natively, decomposed, or on the CPU. */
-typedef struct operator_use { const char *name; op_way way; int64_t calls; } operator_use;
+typedef struct operator_use {
+    const char *name;
+    op_way way;
+    int64_t calls;
+} operator_use;
 int operator_uses(operator_use *out, int capacity); /* the number there are; fills at most capacity */
-operator_info *operator_intern(const char *functional_name); /* the same name gives the same pointer; NULL with no memory */
-operator_info *operator_from_graph(graph *g);                /* takes the graph; for torch.compile */
-void operator_destroy_graph(operator_info *op);              /* of operator_from_graph: drops its cache entries */
+operator_info *operator_intern(
+    const char *functional_name);               /* the same name gives the same pointer; NULL with no memory */
+operator_info *operator_from_graph(graph *g);   /* takes the graph; for torch.compile */
+void operator_destroy_graph(operator_info *op); /* of operator_from_graph: drops its cache entries */
 const char *operator_name(const operator_info *op);
-const op_row *operator_row(const operator_info *op);         /* NULL: no native lowering */
+const op_row *operator_row(const operator_info *op); /* NULL: no native lowering */
 
 status *exec_call(call *c);
 
@@ -78,12 +89,16 @@ hlo_precision exec_get_precision(void);
 const char *runtime_platform(void);        /* "cpu", "tpu"; "" before the client exists */
 status *runtime_client(pjrt_client **out); /* creates it on first use */
 bool runtime_initialized(void);
-int runtime_device_count(void);            /* never creates a client, never fails */
+int runtime_device_count(void); /* never creates a client, never fails */
 status *runtime_synchronize(int device);
 status *runtime_choose_plugin(strbuf *path); /* which plugin would be loaded, by the rules of docs/environment.md */
-void runtime_set_plugin_candidates(const char *cpu_plugin, const char *libtpu); /* what Python found installed; may be NULL */
+void runtime_set_plugin_candidates(const char *cpu_plugin,
+                                   const char *libtpu); /* what Python found installed; may be NULL */
 
-typedef struct exec_counters { int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counters;
+typedef struct exec_counters {
+    int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks,
+        promotions, entries, bytes_live, bytes_peak, storages;
+} exec_counters;
 void exec_counters_read(exec_counters *out);
 void exec_reset_peak(void); /* bytes_peak becomes bytes_live */
 void exec_cache_clear(void);

@@ -1,11 +1,12 @@
 /* Fused eager mode: calls gather in a pending graph and run as one program.
  *
- * A node is an entry's variant: its graph, already built and checked when the call was first seen. Recording appends the variant's
- * serial number and the numbers of its operands, which together are the key of the program; so recording costs little more than
- * finding the entry, and a program is looked up, not rebuilt, when the same stream of calls comes again.
+ * A node is an entry's variant: its graph, already built and checked when the call was first seen. Recording appends
+ * the variant's serial number and the numbers of its operands, which together are the key of the program; so recording
+ * costs little more than finding the entry, and a program is looked up, not rebuilt, when the same stream of calls
+ * comes again.
  *
- * Which values are still wanted at a flush can differ each time round a loop (cyclic garbage lives a little longer), so what was
- * once wanted stays wanted for that stream: the programs of a stream grow to one that serves every round. */
+ * Which values are still wanted at a flush can differ each time round a loop (cyclic garbage lives a little longer), so
+ * what was once wanted stays wanted for that stream: the programs of a stream grow to one that serves every round. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,10 @@ typedef struct pending_node {
     uint64_t seed, offset;
 } pending_node;
 
-typedef struct vector { void *data; size_t n, capacity; } vector;
+typedef struct vector {
+    void *data;
+    size_t n, capacity;
+} vector;
 
 /* All of it under the lock; while `busy` only owners change. */
 static struct pending_graph {
@@ -108,8 +112,10 @@ static bool keep_number(void *context, int arg, int element, const number *n) {
 /* A storage's coming value. */
 static bool put_value(storage *s, const base_type *t) {
     int32_t origin = -1;
-    if (s->pending >= 0) origin = AT(pending.values, pending_value, s->pending).origin;
-    else if (s->base && s->external_serial == pending.serial) origin = s->external;
+    if (s->pending >= 0)
+        origin = AT(pending.values, pending_value, s->pending).origin;
+    else if (s->base && s->external_serial == pending.serial)
+        origin = s->external;
     pending_value *v = append(&pending.values, sizeof *v);
     if (!v) return false;
     v->owner = s;
@@ -161,7 +167,9 @@ static size_t default_limit(void) {
 }
 
 /* Takes back what a call that could not be recorded has appended. */
-typedef struct mark { size_t nodes, operands, values, numbers, key; } mark;
+typedef struct mark {
+    size_t nodes, operands, values, numbers, key;
+} mark;
 
 static mark take_mark(void) {
     return (mark){pending.nodes.n, pending.operands.n, pending.values.n, pending.numbers.n, pending.key.n};
@@ -285,8 +293,10 @@ static const entry_output *output_of(int32_t value) {
     size_t low = 0, high = pending.nodes.n;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (AT(pending.nodes, pending_node, middle).first_value <= value) low = middle;
-        else high = middle;
+        if (AT(pending.nodes, pending_node, middle).first_value <= value)
+            low = middle;
+        else
+            high = middle;
     }
     const pending_node *n = &AT(pending.nodes, pending_node, low);
     return &n->e->outputs[value - n->first_value];
@@ -301,7 +311,8 @@ static void choose_donations(fused_program *p) {
         if (origin < 0 || p->donate_to[origin] >= 0) continue;
         const base_type *t = &AT(pending.types, base_type, origin);
         if (pjrt_buffer_references(AT(pending.externals, pjrt_buffer *, origin)) != 1) continue;
-        if (base_type_bytes(t) >= DONATION_BYTES && base_type_equal(t, &output_of(p->outputs[o])->type)) p->donate_to[origin] = (int32_t)o;
+        if (base_type_bytes(t) >= DONATION_BYTES && base_type_equal(t, &output_of(p->outputs[o])->type))
+            p->donate_to[origin] = (int32_t)o;
     }
 }
 
@@ -396,7 +407,8 @@ static status *make_words(pjrt_buffer **out) {
     if (!words) return status_no_memory();
     for (size_t i = 0; i < pending.nodes.n; i++) {
         const pending_node *node = &AT(pending.nodes, pending_node, i);
-        for (int j = 0; j < node->v->random_count; j++) words[n++] = random_word(node->seed, node->offset + 4 * (uint64_t)j);
+        for (int j = 0; j < node->v->random_count; j++)
+            words[n++] = random_word(node->seed, node->offset + 4 * (uint64_t)j);
     }
     pjrt_client *client;
     status *s = runtime_client(&client);
@@ -412,8 +424,8 @@ static status *make_inputs(const fused_program *p, pjrt_buffer **inputs, bool *d
     }
     for (int k = 0; k < SLOT_CLASSES; k++) {
         if (p->request.class_parameter[k] < 0) continue;
-        STATUS_TRY(make_number_vector(p->request.n_slots, p->request.slots, (slot_class)k, p->request.class_length[k], pending.device,
-                                      pending_number, NULL, &inputs[p->request.class_parameter[k]]));
+        STATUS_TRY(make_number_vector(p->request.n_slots, p->request.slots, (slot_class)k, p->request.class_length[k],
+                                      pending.device, pending_number, NULL, &inputs[p->request.class_parameter[k]]));
     }
     return p->request.random_parameter >= 0 ? make_words(&inputs[p->request.random_parameter]) : NULL;
 }
@@ -440,7 +452,8 @@ static status *launch_program(const fused_program *p) {
     }
     if (!s) {
         exec_acquire();
-        for (size_t o = 0; o < p->n_outputs; o++) store_value(p->outputs[o], outputs[o], &output_of(p->outputs[o])->type);
+        for (size_t o = 0; o < p->n_outputs; o++)
+            store_value(p->outputs[o], outputs[o], &output_of(p->outputs[o])->type);
         exec_release();
     }
     for (size_t j = p->n_externals; inputs && j < p->n_parameters; j++) pjrt_buffer_release(inputs[j]);
@@ -452,7 +465,10 @@ static status *launch_program(const fused_program *p) {
 
 /* ---- when the program as a whole fails: every call by itself, so that only what depends on the fault is lost ---- */
 
-typedef struct alone { const pending_node *node; pjrt_buffer **values; } alone;
+typedef struct alone {
+    const pending_node *node;
+    pjrt_buffer **values;
+} alone;
 
 static const number *alone_number(void *context, const number_slot *slot) {
     const pending_node *n = context;
@@ -468,19 +484,22 @@ static status *run_alone(const pending_node *n, pjrt_buffer **values) {
     for (int i = 0; i < n->e->n_inputs && !s; i++) {
         int32_t operand = AT(pending.operands, int32_t, n->first_operand + i);
         inputs[i] = operand < 0 ? AT(pending.externals, pjrt_buffer *, ~operand) : values[operand];
-        if (!inputs[i]) s = status_new(STATUS_RUNTIME, "an operand of %s could not be computed", operator_name(n->e->op));
+        if (!inputs[i])
+            s = status_new(STATUS_RUNTIME, "an operand of %s could not be computed", operator_name(n->e->op));
     }
     for (int k = 0; k < SLOT_CLASSES && !s; k++)
         if (v->class_parameter[k] >= 0)
-            s = make_number_vector(v->n_slots, v->slots, (slot_class)k, v->class_length[k], pending.device, alone_number, (void *)n,
-                                   &inputs[v->class_parameter[k]]);
+            s = make_number_vector(v->n_slots, v->slots, (slot_class)k, v->class_length[k], pending.device,
+                                   alone_number, (void *)n, &inputs[v->class_parameter[k]]);
     if (!s && v->random_parameter >= 0) {
         uint64_t words[64];
         int64_t count = v->random_count <= 64 ? v->random_count : 64;
         for (int64_t j = 0; j < count; j++) words[j] = random_word(n->seed, n->offset + 4 * (uint64_t)j);
         pjrt_client *client;
         s = runtime_client(&client);
-        if (!s) s = pjrt_buffer_from_host(client, pending.device, words, DTYPE_U64, 1, &count, &inputs[v->random_parameter]);
+        if (!s)
+            s = pjrt_buffer_from_host(client, pending.device, words, DTYPE_U64, 1, &count,
+                                      &inputs[v->random_parameter]);
     }
     if (!s) s = pjrt_execute(v->executable, pending.device, v->n_parameters, inputs, NULL, values + n->first_value);
     for (int i = n->e->n_inputs; i < v->n_parameters; i++) pjrt_buffer_release(inputs[i]);
@@ -508,8 +527,10 @@ static status *run_each_alone(void) {
         status *s = run_alone(n, values);
         if (!s) continue;
         lose_values(n, status_message(s));
-        if (first) status_free(s);
-        else first = s;
+        if (first)
+            status_free(s);
+        else
+            first = s;
     }
     exec_acquire();
     for (size_t i = 0; i < pending.values.n; i++)
@@ -529,7 +550,8 @@ static void reset(void) {
     }
     for (size_t i = 0; i < pending.nodes.n; i++) entry_leave(AT(pending.nodes, pending_node, i).e);
     for (size_t j = 0; j < pending.externals.n; j++) pjrt_buffer_release(AT(pending.externals, pjrt_buffer *, j));
-    pending.nodes.n = pending.operands.n = pending.values.n = pending.numbers.n = pending.externals.n = pending.types.n = pending.key.n = 0;
+    pending.nodes.n = pending.operands.n = pending.values.n = pending.numbers.n = pending.externals.n =
+        pending.types.n = pending.key.n = 0;
     pending.random_count = 0;
     pending.serial++;
     pending.busy = false;

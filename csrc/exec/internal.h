@@ -30,10 +30,11 @@ struct storage {
     pjrt_buffer *base; /* NULL: reads as zeros */
     base_type type;    /* of base */
     int32_t pending;   /* fused mode: number of the value that will be its base; -1: none */
-    int32_t external;  /* fused mode: its base's number among the pending graph's inputs, if external_serial is the graph's */
+    int32_t external;  /* fused mode: its base's number among the pending graph's inputs, if external_serial is the
+                          graph's */
     uint64_t external_serial;
-    char *lost;        /* why its value could not be computed: reading it is this error */
-    bool raw;          /* bytes whose type is not known yet: the first typed use retypes the base once */
+    char *lost; /* why its value could not be computed: reading it is this error */
+    bool raw;   /* bytes whose type is not known yet: the first typed use retypes the base once */
     /* While a key is built, under the lock: number of that scan and the storage's index in it. */
     uint64_t visit;
     int32_t visit_index;
@@ -56,19 +57,21 @@ struct operator_info {
     graph *graph;             /* operator_from_graph: owned */
     uint64_t structural_args; /* numbers whose values belong to the key */
     uint64_t promoted_args;   /* numbers that were seen to vary: run-time inputs from the first compile on */
+    _Atomic uint64_t
+        fixed_args;           /* numbers that are better constants while they do not vary: promoted call by call only */
     _Atomic int64_t calls[4]; /* per op_way */
     bool interned;
     operator_info *next;
 };
 operator_info *operator_of_row(const op_row *row); /* for the core's own rows */
-extern const op_row row_assign; /* core::assign(x): x, converted */
-extern const op_row row_resize; /* core::resize(x): flat x cut or filled up with zeros */
-extern const op_row row_zeros;  /* core::zeros() */
+extern const op_row row_assign;                    /* core::assign(x): x, converted */
+extern const op_row row_resize;                    /* core::resize(x): flat x cut or filled up with zeros */
+extern const op_row row_zeros;                     /* core::zeros() */
 
 /* ---- programs: compiled text, shared by every entry that lowers to it ---- */
 typedef struct program program;
-/* Compiles the text for the runtime's client, or finds it compiled already. The result lives until exec_cache_clear (it is
- * reference-counted). */
+/* Compiles the text for the runtime's client, or finds it compiled already. The result lives until exec_cache_clear (it
+ * is reference-counted). */
 status *program_get(const char *mlir, size_t size, const char *name, pjrt_executable **out);
 void program_cache_clear(void);
 
@@ -92,22 +95,25 @@ typedef struct scan {
 void scan_init(scan *s);
 void scan_free(scan *s);
 void scan_call(scan *s, const call *c, hlo_precision precision); /* under the lock */
-bool scan_snapshot(scan *s);                                    /* under the lock; false with no memory */
-int scan_index(const scan *s, const storage *wanted);           /* without the lock */
+bool scan_snapshot(scan *s);                                     /* under the lock; false with no memory */
+int scan_index(const scan *s, const storage *wanted);            /* without the lock */
 
 /* ---- entries: what is known about one key ---- */
 typedef struct entry_output {
-    int result;          /* RESULT_NEW: index into the call's results, else -1 */
-    int storage;         /* RESULT_WRITE: index into the scan's storages, else -1 */
+    int result;  /* RESULT_NEW: index into the call's results, else -1 */
+    int storage; /* RESULT_WRITE: index into the scan's storages, else -1 */
     base_type type;
 } entry_output;
 
-typedef struct entry_input { int storage; int donate_to; /* output index or -1 */ } entry_input;
+typedef struct entry_input {
+    int storage;
+    int donate_to; /* output index or -1 */
+} entry_input;
 
 typedef struct variant {
     struct variant *next;
     uint64_t dynamic_args;
-    number *constants;  /* of the call's numbers that are not dynamic, in order of arguments and elements */
+    number *constants; /* of the call's numbers that are not dynamic, in order of arguments and elements */
     int n_constants;
     number_slot *slots;
     int n_slots;
@@ -115,10 +121,10 @@ typedef struct variant {
     int64_t class_length[SLOT_CLASSES];
     int random_parameter, random_count;
     int n_parameters;
-    int16_t first_number[64]; /* per argument: where its numbers stand among `constants` */
-    graph *graph;             /* of the call: inputs and outputs are the entry's */
+    int16_t first_number[64];    /* per argument: where its numbers stand among `constants` */
+    graph *graph;                /* of the call: inputs and outputs are the entry's */
     pjrt_executable *executable; /* NULL until it is launched alone */
-    uint64_t serial;          /* never given twice: names the variant in keys of fused programs */
+    uint64_t serial;             /* never given twice: names the variant in keys of fused programs */
 } variant;
 
 typedef struct entry {
@@ -127,11 +133,11 @@ typedef struct entry {
     pthread_t builder;
     op_way way;
     int n_results;
-    call_result *results;  /* kind and, for RESULT_NEW, geometry */
+    call_result *results; /* kind and, for RESULT_NEW, geometry */
     int n_inputs, n_outputs;
     entry_input *inputs;
     entry_output *outputs;
-    graph *sub;            /* decomposition */
+    graph *sub; /* decomposition */
     variant *variants;
     operator_info *op;
 } entry;
@@ -139,8 +145,8 @@ void entry_destroy(entry *e);
 /* Infers the results and decomposes what has no row. No lock held; the scan has a snapshot. */
 status *entry_plan(entry *e, call *c, const scan *s);
 /* Builds and lowers a variant, and compiles it if asked. *structural: arguments that turned out to be structural. */
-status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args, bool compile,
-                           variant **out, uint64_t *structural);
+status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision precision, uint64_t dynamic_args,
+                           bool compile, variant **out, uint64_t *structural);
 /* Compiles a variant that is not yet. No lock held. */
 status *variant_compile(const entry *e, variant *v, hlo_precision precision);
 void variant_destroy(variant *v);
@@ -150,7 +156,8 @@ typedef bool (*number_visitor)(void *context, int arg, int element, const number
 bool call_visit_numbers(const call *c, number_visitor visit, void *context);
 /* The numbers of a call beyond its key: args in `skip` (a mask) do not count. */
 bool variant_matches(const variant *v, const call *c, uint64_t structural);
-uint64_t variant_difference(const variant *v, const call *c, uint64_t structural); /* args that differ from v's constants */
+uint64_t variant_difference(const variant *v, const call *c,
+                            uint64_t structural); /* args that differ from v's constants */
 
 void entry_leave(entry *e); /* under the lock: one user less; the last one of a removed entry destroys it */
 /* Result kinds and geometries into the call. */
@@ -163,19 +170,20 @@ void storage_destroy_locked(storage *s);
 status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full);
 /* Runs what has gathered. No lock held. Returns the first error; values that were lost stay marked with it. */
 status *fused_flush(void);
-bool fused_pending(const storage *s);       /* its value has still to be computed */
-void fused_forget(storage *s);              /* under the lock: the storage's pending value has lost its owner */
-bool fused_is_busy(void);                   /* under the lock: a flush is on its way */
-void fused_wait_idle(void);                 /* under the lock */
+bool fused_pending(const storage *s); /* its value has still to be computed */
+void fused_forget(storage *s);        /* under the lock: the storage's pending value has lost its owner */
+bool fused_is_busy(void);             /* under the lock: a flush is on its way */
+void fused_wait_idle(void);           /* under the lock */
 bool fused_empty(void);
 
 /* A buffer with the run-time numbers of one class. */
 typedef const number *(*slot_source)(void *context, const number_slot *slot);
-status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device, slot_source source,
-                           void *context, pjrt_buffer **out);
+status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device,
+                           slot_source source, void *context, pjrt_buffer **out);
 
 /* ---- random words ---- */
-uint64_t random_word(uint64_t seed, uint64_t offset); /* the state of the operator at this offset of a generator's stream */
+uint64_t random_word(uint64_t seed,
+                     uint64_t offset); /* the state of the operator at this offset of a generator's stream */
 
 /* ---- programs on disk ---- */
 bool disk_find(const char *mlir, size_t size, const strbuf *options, strbuf *out); /* the serialised executable */
@@ -184,7 +192,10 @@ void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_execu
 /* ---- runtime ---- */
 extern _Atomic int exec_mode_now, exec_precision_now;
 extern host_services exec_host;
-typedef struct exec_counts { _Atomic int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed, cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages; } exec_counts;
+typedef struct exec_counts {
+    _Atomic int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed,
+        cpu_fallbacks, promotions, entries, bytes_live, bytes_peak, storages;
+} exec_counts;
 extern exec_counts counts;
 #define COUNT(field, n) atomic_fetch_add_explicit(&counts.field, (n), memory_order_relaxed)
 status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out);

@@ -10,4 +10,6 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-uint64_t random_word(uint64_t seed, uint64_t offset) { return mix(mix(seed + 0x9e3779b97f4a7c15u) + offset * 0x9e3779b97f4a7c15u); }
+uint64_t random_word(uint64_t seed, uint64_t offset) {
+    return mix(mix(seed + 0x9e3779b97f4a7c15u) + offset * 0x9e3779b97f4a7c15u);
+}

@@ -48,12 +48,14 @@ static const char *environment(const char *name) {
 }
 
 static status *no_cpu_plugin(void) {
-    return status_new(STATUS_NOT_FOUND, "no XLA CPU plugin is installed: pip install 'torch_tpu[cpu]', or name a PJRT plugin in "
-                                        "TORCH_TPU_PJRT_PLUGIN");
+    return status_new(STATUS_NOT_FOUND,
+                      "no XLA CPU plugin is installed: pip install 'torch_tpu[cpu]', or name a PJRT plugin in "
+                      "TORCH_TPU_PJRT_PLUGIN");
 }
 
 static status *no_libtpu(void) {
-    return status_new(STATUS_NOT_FOUND, "libtpu is not installed: pip install 'torch_tpu[tpu]', or name it in TPU_LIBRARY_PATH");
+    return status_new(STATUS_NOT_FOUND,
+                      "libtpu is not installed: pip install 'torch_tpu[tpu]', or name it in TPU_LIBRARY_PATH");
 }
 
 static status *choose(strbuf *path) {
@@ -114,8 +116,9 @@ static status *create_client(pjrt_client **out) {
 
 status *runtime_client(pjrt_client **out) {
     if (forked_after_use)
-        return status_new(STATUS_RUNTIME, "device tpu was used before this process was forked, and cannot be used in the child: start "
-                                          "workers with the 'spawn' or 'forkserver' method, or use the device only after forking");
+        return status_new(STATUS_RUNTIME,
+                          "device tpu was used before this process was forked, and cannot be used in the child: start "
+                          "workers with the 'spawn' or 'forkserver' method, or use the device only after forking");
     *out = the_client;
     if (*out) return NULL;
     pthread_mutex_lock(&client_lock);
@@ -150,7 +153,8 @@ static int count_files(const char *directory, const char *prefix) {
     return n;
 }
 
-/* The CPU plugin offers several devices of its own accord; a machine is one unless TORCH_TPU_DEVICES_PER_HOST says otherwise. */
+/* The CPU plugin offers several devices of its own accord; a machine is one unless TORCH_TPU_DEVICES_PER_HOST says
+ * otherwise. */
 static int cpu_device_limit(void) {
     const char *v = environment("TORCH_TPU_DEVICES_PER_HOST");
     int n = v ? atoi(v) : 1;
@@ -191,7 +195,8 @@ static int64_t now_ns(void) {
 
 /* "name=value,name=value" into the arrays; the text is cut in place. */
 static int parse_flags(char *text, const char **names, const char **values, int n) {
-    for (char *save = NULL, *item = strtok_r(text, ", ", &save); item && n < MAX_FLAGS; item = strtok_r(NULL, ", ", &save)) {
+    for (char *save = NULL, *item = strtok_r(text, ", ", &save); item && n < MAX_FLAGS;
+         item = strtok_r(NULL, ", ", &save)) {
         char *equals = strchr(item, '=');
         if (!equals) continue;
         *equals = 0;
@@ -274,8 +279,10 @@ status *runtime_synchronize(int device) {
     for (size_t i = 0; i < n; i++) {
         status *s = pjrt_buffer_wait(waiting[i]);
         pjrt_buffer_release(waiting[i]);
-        if (first) status_free(s);
-        else first = s;
+        if (first)
+            status_free(s);
+        else
+            first = s;
     }
     mem_free(waiting);
     return first;
@@ -283,8 +290,10 @@ status *runtime_synchronize(int device) {
 
 void exec_counters_read(exec_counters *out) {
 #define READ(field) out->field = atomic_load_explicit(&counts.field, memory_order_relaxed);
-    READ(calls) READ(cache_requests) READ(cache_hits) READ(disk_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed)
-    READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
+    READ(calls)
+    READ(cache_requests)
+    READ(cache_hits) READ(disk_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks)
+        READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
 #undef READ
 }
 

@@ -1,8 +1,9 @@
 /* The key of a call, straight from its arguments: no graph, no heap for usual calls.
  *
- * A key is a sequence of 64-bit words: the operator, precision and structural arguments, then each argument and each declared
- * result. A storage is described (its base's type) where it is met first; later only by its index, so that which arguments are
- * the same tensor belongs to the key. Numbers enter with their dtype; with their values only where they decide structure. */
+ * A key is a sequence of 64-bit words: the operator, precision and structural arguments, then each argument and each
+ * declared result. A storage is described (its base's type) where it is met first; later only by its index, so that
+ * which arguments are the same tensor belongs to the key. Numbers enter with their dtype; with their values only where
+ * they decide structure. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -129,31 +130,41 @@ static void scan_word(scan *s, uint64_t v) {
 
 static void scan_argument(scan *s, const argument *a, bool value) {
     switch (a->tag) {
-    case ARG_VALUE: scan_tensor(s, a->u.tensor, ARG_VALUE); break;
-    case ARG_NUMBER: scan_number(s, &a->u.number, value); break;
-    case ARG_STRING: scan_text(s, a->u.string); break;
-    case ARG_NONE: scan_word(s, ARG_NONE); break;
-    case ARG_INT:
-        scan_word(s, ARG_INT);
-        scan_word(s, (uint64_t)a->u.i);
-        break;
-    case ARG_DTYPE: scan_word(s, ARG_DTYPE | (uint64_t)a->u.dtype << 8); break;
-    case ARG_INTS: {
-        uint64_t *w = reserve(s, 1 + (size_t)a->count);
-        if (!w) return;
-        *w++ = ARG_INTS | (uint64_t)(uint32_t)a->count << 32;
-        memcpy(w, a->u.ints, sizeof(int64_t) * (size_t)a->count);
-        s->words += 1 + (size_t)a->count;
-        break;
-    }
-    case ARG_NUMBERS:
-        scan_word(s, ARG_NUMBERS | (uint64_t)(uint32_t)a->count << 32);
-        for (int i = 0; i < a->count; i++) scan_number(s, &a->u.numbers[i], value);
-        break;
-    case ARG_VALUES:
-        scan_word(s, ARG_VALUES | (uint64_t)(uint32_t)a->count << 32);
-        for (int i = 0; i < a->count; i++) scan_argument(s, &a->u.list[i], true);
-        break;
+        case ARG_VALUE:
+            scan_tensor(s, a->u.tensor, ARG_VALUE);
+            break;
+        case ARG_NUMBER:
+            scan_number(s, &a->u.number, value);
+            break;
+        case ARG_STRING:
+            scan_text(s, a->u.string);
+            break;
+        case ARG_NONE:
+            scan_word(s, ARG_NONE);
+            break;
+        case ARG_INT:
+            scan_word(s, ARG_INT);
+            scan_word(s, (uint64_t)a->u.i);
+            break;
+        case ARG_DTYPE:
+            scan_word(s, ARG_DTYPE | (uint64_t)a->u.dtype << 8);
+            break;
+        case ARG_INTS: {
+            uint64_t *w = reserve(s, 1 + (size_t)a->count);
+            if (!w) return;
+            *w++ = ARG_INTS | (uint64_t)(uint32_t)a->count << 32;
+            memcpy(w, a->u.ints, sizeof(int64_t) * (size_t)a->count);
+            s->words += 1 + (size_t)a->count;
+            break;
+        }
+        case ARG_NUMBERS:
+            scan_word(s, ARG_NUMBERS | (uint64_t)(uint32_t)a->count << 32);
+            for (int i = 0; i < a->count; i++) scan_number(s, &a->u.numbers[i], value);
+            break;
+        case ARG_VALUES:
+            scan_word(s, ARG_VALUES | (uint64_t)(uint32_t)a->count << 32);
+            for (int i = 0; i < a->count; i++) scan_argument(s, &a->u.list[i], true);
+            break;
     }
 }
 

@@ -7,8 +7,8 @@
 
 storage *storage_live_list;
 
-/* ---- address ranges: reserved, never backed by memory. A storage's range has the size of its class, so that pointers of
- * distinct storages never overlap; freed ranges are used again last-in first-out. ---- */
+/* ---- address ranges: reserved, never backed by memory. A storage's range has the size of its class, so that pointers
+ * of distinct storages never overlap; freed ranges are used again last-in first-out. ---- */
 
 #define SMALLEST_CLASS 6 /* 64 bytes */
 #define LARGEST_CLASS 46
@@ -92,8 +92,10 @@ storage *storage_create(int64_t bytes, int device) {
 }
 
 static void unlink_live(storage *s) {
-    if (s->previous) s->previous->next = s->next;
-    else storage_live_list = s->next;
+    if (s->previous)
+        s->previous->next = s->next;
+    else
+        storage_live_list = s->next;
     if (s->next) s->next->previous = s->previous;
     s->next = s->previous = NULL;
 }
@@ -172,7 +174,8 @@ void base_type_init(base_type *t, dtype d, int rank, const int64_t *dims) {
 }
 
 bool base_type_equal(const base_type *a, const base_type *b) {
-    return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0;
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0;
 }
 
 int64_t base_type_bytes(const base_type *t) {
@@ -192,7 +195,13 @@ static status *run_row(const op_row *row, const core_tensor *from, core_tensor *
     result.kind = RESULT_WRITE;
     result.target = to;
     result.storage = NULL;
-    call c = {.op = op, .n_args = 1, .args = &arg, .n_results = 1, .results = &result, .max_results = 1, .results_known = true,
+    call c = {.op = op,
+              .n_args = 1,
+              .args = &arg,
+              .n_results = 1,
+              .results = &result,
+              .max_results = 1,
+              .results_known = true,
               .device = to->storage->device};
     return exec_call(&c);
 }
@@ -313,7 +322,8 @@ status *storage_read_host(storage *s, const geometry *g, void *data) {
     int64_t count = geometry_count(g);
     if (count == 0) return NULL;
     size_t size = (size_t)count * dtype_bytes(g->dtype);
-    if (covers_storage(s, g) && (!storage_has_value(s) || base_type_bytes(&s->type) == s->bytes)) return download(s, data, size);
+    if (covers_storage(s, g) && (!storage_has_value(s) || base_type_bytes(&s->type) == s->bytes))
+        return download(s, data, size);
     core_tensor staged, source = {.storage = s};
     geometry_contiguous(&staged.geometry, g->dtype, g->rank, g->sizes);
     staged.storage = storage_create((int64_t)size, s->device);

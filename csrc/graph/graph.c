@@ -45,14 +45,18 @@ tensor_type graph_value_type(const graph *g, int32_t value) {
 }
 
 static int32_t fail(graph *g, status *s) {
-    if (g->error) status_free(s);
-    else g->error = s;
+    if (g->error)
+        status_free(s);
+    else
+        g->error = s;
     return -1;
 }
 
 static int32_t no_memory(graph *g) { return fail(g, status_no_memory()); }
 
-static bool valid(const graph *g, int32_t value) { return value >= 0 && value < g->n_values && g->types[value].dtype != DTYPE_INVALID; }
+static bool valid(const graph *g, int32_t value) {
+    return value >= 0 && value < g->n_values && g->types[value].dtype != DTYPE_INVALID;
+}
 
 static int32_t bad_value(graph *g, const char *what, int32_t value) {
     if (g->error) return -1;
@@ -73,7 +77,8 @@ static bool reserve(void **array, int count, int *capacity, int more, size_t siz
 
 static int32_t add_value(graph *g, dtype t, int rank, const int64_t *dims) {
     int64_t *copy = arena_copy(g->arena, dims, sizeof(int64_t) * (size_t)rank);
-    if (!copy || !reserve((void **)&g->types, g->n_values, &g->value_capacity, 1, sizeof(tensor_type))) return no_memory(g);
+    if (!copy || !reserve((void **)&g->types, g->n_values, &g->value_capacity, 1, sizeof(tensor_type)))
+        return no_memory(g);
     g->types[g->n_values] = (tensor_type){t, rank, copy};
     return g->n_values++;
 }
@@ -124,7 +129,8 @@ int32_t graph_read(graph *g, int32_t base, const geometry *view) {
     return v;
 }
 
-static int32_t add_write(graph *g, int32_t base, const geometry *view, int32_t source, dtype t, int rank, const int64_t *dims) {
+static int32_t add_write(graph *g, int32_t base, const geometry *view, int32_t source, dtype t, int rank,
+                         const int64_t *dims) {
     if (!valid(g, source)) return bad_value(g, "write", source);
     geometry *copy = copy_geometry(g, view);
     if (!copy) return -1;
@@ -169,19 +175,23 @@ static bool copy_argument(graph *g, const argument *from, argument *to) {
     arena *a = g->arena;
     size_t count = (size_t)from->count;
     switch (from->tag) {
-    case ARG_VALUE:
-        if (!valid(g, from->u.value)) return bad_value(g, "operand", from->u.value) >= 0;
-        return true;
-    case ARG_STRING: return (to->u.string = arena_copy(a, from->u.string, strlen(from->u.string) + 1)) || no_memory(g) >= 0;
-    case ARG_INTS: return (to->u.ints = arena_copy(a, from->u.ints, count * sizeof(int64_t))) || no_memory(g) >= 0;
-    case ARG_NUMBERS: return (to->u.numbers = arena_copy(a, from->u.numbers, count * sizeof(number))) || no_memory(g) >= 0;
-    case ARG_VALUES: {
-        argument *list;
-        if (!copy_arguments(g, from->count, from->u.list, &list)) return false;
-        to->u.list = list;
-        return true;
-    }
-    default: return true;
+        case ARG_VALUE:
+            if (!valid(g, from->u.value)) return bad_value(g, "operand", from->u.value) >= 0;
+            return true;
+        case ARG_STRING:
+            return (to->u.string = arena_copy(a, from->u.string, strlen(from->u.string) + 1)) || no_memory(g) >= 0;
+        case ARG_INTS:
+            return (to->u.ints = arena_copy(a, from->u.ints, count * sizeof(int64_t))) || no_memory(g) >= 0;
+        case ARG_NUMBERS:
+            return (to->u.numbers = arena_copy(a, from->u.numbers, count * sizeof(number))) || no_memory(g) >= 0;
+        case ARG_VALUES: {
+            argument *list;
+            if (!copy_arguments(g, from->count, from->u.list, &list)) return false;
+            to->u.list = list;
+            return true;
+        }
+        default:
+            return true;
     }
 }
 
@@ -194,7 +204,8 @@ static bool copy_arguments(graph *g, int n, const argument *from, argument **out
     return true;
 }
 
-int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results, const tensor_type *results) {
+int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results,
+                   const tensor_type *results) {
     argument *copy;
     if (!row) return fail(g, status_new(STATUS_INTERNAL, "graph: call of no operator"));
     if (!copy_arguments(g, n_args, args, &copy)) return -1;
@@ -216,7 +227,8 @@ int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args
 
 int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args) {
     if (n_args != sub->n_inputs)
-        return fail(g, status_new(STATUS_INTERNAL, "graph: a graph of %d inputs is called with %d", sub->n_inputs, n_args));
+        return fail(
+            g, status_new(STATUS_INTERNAL, "graph: a graph of %d inputs is called with %d", sub->n_inputs, n_args));
     argument *copy = ARENA_NEW(g->arena, argument, n_args);
     if (!copy) return no_memory(g);
     for (int i = 0; i < n_args; i++) {

@@ -1,7 +1,7 @@
 /* The ATen graph: what every operator call, in every mode, becomes.
  *
- * Values are numbered; nodes are in program order. A node reads a view of a base value, writes one, calls an operator, or
- * calls a whole graph. Mutation exists only as WRITE nodes: they make a new base value. */
+ * Values are numbered; nodes are in program order. A node reads a view of a base value, writes one, calls an operator,
+ * or calls a whole graph. Mutation exists only as WRITE nodes: they make a new base value. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -13,14 +13,17 @@ typedef enum { NODE_READ, NODE_WRITE, NODE_OP, NODE_GRAPH } node_kind;
 typedef struct graph graph;
 typedef struct graph_node {
     node_kind kind;
-    const op_row *row;          /* NODE_OP */
-    const graph *sub;           /* NODE_GRAPH: arguments are its inputs, flattened */
-    const geometry *view;       /* NODE_READ, NODE_WRITE */
-    int32_t base, source;       /* NODE_READ: base; NODE_WRITE: base, source value (base -1: a fresh base, see fresh_*) */
-    int32_t fresh_rank; const int64_t *fresh_dims;
-    int n_args; const argument *args;
-    int n_results; int32_t first_result; /* values first_result .. + n_results - 1 */
-    const tensor_type *result_types;     /* dtype DTYPE_INVALID: not wanted */
+    const op_row *row;    /* NODE_OP */
+    const graph *sub;     /* NODE_GRAPH: arguments are its inputs, flattened */
+    const geometry *view; /* NODE_READ, NODE_WRITE */
+    int32_t base, source; /* NODE_READ: base; NODE_WRITE: base, source value (base -1: a fresh base, see fresh_*) */
+    int32_t fresh_rank;
+    const int64_t *fresh_dims;
+    int n_args;
+    const argument *args;
+    int n_results;
+    int32_t first_result;            /* values first_result .. + n_results - 1 */
+    const tensor_type *result_types; /* dtype DTYPE_INVALID: not wanted */
     uint64_t dynamic_args; /* NODE_GRAPH of the outermost graph: numbers of its operator that are run-time inputs */
 } graph_node;
 
@@ -31,9 +34,11 @@ arena *graph_arena(graph *g);
 int32_t graph_input(graph *g, dtype t, int rank, const int64_t *dims);
 int32_t graph_read(graph *g, int32_t base, const geometry *view);
 int32_t graph_write(graph *g, int32_t base, const geometry *view, int32_t source);
-int32_t graph_write_fresh(graph *g, const geometry *view, int32_t source); /* a new base that holds just this geometry */
+int32_t graph_write_fresh(graph *g, const geometry *view,
+                          int32_t source); /* a new base that holds just this geometry */
 /* Copies the arguments. Returns the first result's value id. */
-int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results, const tensor_type *results);
+int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results,
+                   const tensor_type *results);
 int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args); /* first result's id */
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args);
 #define GRAPH_NO_OUTPUT (-2)
@@ -56,9 +61,13 @@ int graph_random_count(const graph *g);
 
 /* ---- lowering a graph ---- */
 typedef enum { SLOT_F32, SLOT_F64, SLOT_I64, SLOT_CLASSES } slot_class;
-/* A run-time number: element `element` of argument `arg` of the outermost graph's NODE_OP (node -1), or of the NODE_OP in the
- * graph that its node `node` calls. */
-typedef struct number_slot { int32_t arg, element, node; slot_class cls; bool imaginary; } number_slot;
+/* A run-time number: element `element` of argument `arg` of the outermost graph's NODE_OP (node -1), or of the NODE_OP
+ * in the graph that its node `node` calls. */
+typedef struct number_slot {
+    int32_t arg, element, node;
+    slot_class cls;
+    bool imaginary;
+} number_slot;
 typedef struct lower_request {
     hlo_precision precision;
     /* Numbers of the single NODE_OP of a strict graph that are run-time inputs: bit `arg`. */
@@ -66,14 +75,15 @@ typedef struct lower_request {
     /* Filled in: */
     number_slot *slots; /* in order within their class: the n-th slot of a class is element n of its vector */
     int n_slots, slot_capacity;
-    uint64_t structural_args;  /* numbers whose value the lowering asked for as a constant */
+    uint64_t structural_args;          /* numbers whose value the lowering asked for as a constant */
+    uint64_t fixed_args;               /* numbers that have a shorter form as constants */
     int class_parameter[SLOT_CLASSES]; /* parameter index of the vector, -1: not used */
     int64_t class_length[SLOT_CLASSES];
-    int random_parameter;      /* of the ui64[graph_random_count] words, one a random node; -1: not used */
+    int random_parameter; /* of the ui64[graph_random_count] words, one a random node; -1: not used */
 } lower_request;
 void lower_request_init(lower_request *request, hlo_precision precision);
-/* Emits @main: parameters are the graph's inputs, then (in order of first use) the vectors of numbers and the random words.
- * donate[i] >= 0: input i is donated to that output. */
+/* Emits @main: parameters are the graph's inputs, then (in order of first use) the vectors of numbers and the random
+ * words. donate[i] >= 0: input i is donated to that output. */
 status *graph_lower(const graph *g, const char *name, lower_request *request, const int32_t *donate, strbuf *mlir);
 void lower_request_free(lower_request *request);
 

@@ -33,8 +33,10 @@ static void put_number(strbuf *out, const number *n) {
     put(out, n->dtype | (n->wrapped ? 1 << 8 : 0));
     bool pair = dtype_is_float(n->dtype) || dtype_is_complex(n->dtype);
     int64_t bits[2] = {0, 0};
-    if (pair) memcpy(bits, n->v.f, dtype_is_complex(n->dtype) ? 16 : 8);
-    else bits[0] = n->v.i;
+    if (pair)
+        memcpy(bits, n->v.f, dtype_is_complex(n->dtype) ? 16 : 8);
+    else
+        bits[0] = n->v.i;
     put(out, bits[0]);
     put(out, bits[1]);
 }
@@ -42,21 +44,34 @@ static void put_number(strbuf *out, const number *n) {
 static void put_argument(strbuf *out, const argument *a) {
     put(out, a->tag);
     switch (a->tag) {
-    case ARG_NONE: break;
-    case ARG_VALUE: put(out, a->u.value); break;
-    case ARG_NUMBER: put_number(out, &a->u.number); break;
-    case ARG_INT: put(out, a->u.i); break;
-    case ARG_DTYPE: put(out, a->u.dtype); break;
-    case ARG_STRING: put_text(out, a->u.string); break;
-    case ARG_INTS: put_ints(out, a->count, a->u.ints); break;
-    case ARG_NUMBERS:
-        put(out, a->count);
-        for (int i = 0; i < a->count; i++) put_number(out, &a->u.numbers[i]);
-        break;
-    case ARG_VALUES:
-        put(out, a->count);
-        for (int i = 0; i < a->count; i++) put_argument(out, &a->u.list[i]);
-        break;
+        case ARG_NONE:
+            break;
+        case ARG_VALUE:
+            put(out, a->u.value);
+            break;
+        case ARG_NUMBER:
+            put_number(out, &a->u.number);
+            break;
+        case ARG_INT:
+            put(out, a->u.i);
+            break;
+        case ARG_DTYPE:
+            put(out, a->u.dtype);
+            break;
+        case ARG_STRING:
+            put_text(out, a->u.string);
+            break;
+        case ARG_INTS:
+            put_ints(out, a->count, a->u.ints);
+            break;
+        case ARG_NUMBERS:
+            put(out, a->count);
+            for (int i = 0; i < a->count; i++) put_number(out, &a->u.numbers[i]);
+            break;
+        case ARG_VALUES:
+            put(out, a->count);
+            for (int i = 0; i < a->count; i++) put_argument(out, &a->u.list[i]);
+            break;
     }
 }
 
@@ -101,30 +116,49 @@ static void print_type(strbuf *out, const tensor_type *t) {
 }
 
 static void print_number(strbuf *out, const number *n) {
-    if (dtype_is_complex(n->dtype)) strbuf_printf(out, "%.17g%+.17gj", n->v.f[0], n->v.f[1]);
-    else if (dtype_is_float(n->dtype)) strbuf_printf(out, "%.17g", n->v.f[0]);
-    else strbuf_printf(out, "%" PRId64, n->v.i);
+    if (dtype_is_complex(n->dtype))
+        strbuf_printf(out, "%.17g%+.17gj", n->v.f[0], n->v.f[1]);
+    else if (dtype_is_float(n->dtype))
+        strbuf_printf(out, "%.17g", n->v.f[0]);
+    else
+        strbuf_printf(out, "%" PRId64, n->v.i);
 }
 
 static void print_argument(strbuf *out, const argument *a) {
     switch (a->tag) {
-    case ARG_NONE: strbuf_puts(out, "None"); break;
-    case ARG_VALUE: strbuf_printf(out, "%%%d", (int)a->u.value); break;
-    case ARG_NUMBER: print_number(out, &a->u.number); break;
-    case ARG_INT: strbuf_printf(out, "%" PRId64, a->u.i); break;
-    case ARG_DTYPE: strbuf_puts(out, dtype_torch_name(a->u.dtype)); break;
-    case ARG_STRING: strbuf_printf(out, "'%s'", a->u.string); break;
-    case ARG_INTS: print_dims(out, a->count, a->u.ints); break;
-    case ARG_NUMBERS:
-    case ARG_VALUES:
-        strbuf_puts(out, "[");
-        for (int i = 0; i < a->count; i++) {
-            if (i) strbuf_puts(out, ", ");
-            if (a->tag == ARG_NUMBERS) print_number(out, &a->u.numbers[i]);
-            else print_argument(out, &a->u.list[i]);
-        }
-        strbuf_puts(out, "]");
-        break;
+        case ARG_NONE:
+            strbuf_puts(out, "None");
+            break;
+        case ARG_VALUE:
+            strbuf_printf(out, "%%%d", (int)a->u.value);
+            break;
+        case ARG_NUMBER:
+            print_number(out, &a->u.number);
+            break;
+        case ARG_INT:
+            strbuf_printf(out, "%" PRId64, a->u.i);
+            break;
+        case ARG_DTYPE:
+            strbuf_puts(out, dtype_torch_name(a->u.dtype));
+            break;
+        case ARG_STRING:
+            strbuf_printf(out, "'%s'", a->u.string);
+            break;
+        case ARG_INTS:
+            print_dims(out, a->count, a->u.ints);
+            break;
+        case ARG_NUMBERS:
+        case ARG_VALUES:
+            strbuf_puts(out, "[");
+            for (int i = 0; i < a->count; i++) {
+                if (i) strbuf_puts(out, ", ");
+                if (a->tag == ARG_NUMBERS)
+                    print_number(out, &a->u.numbers[i]);
+                else
+                    print_argument(out, &a->u.list[i]);
+            }
+            strbuf_puts(out, "]");
+            break;
     }
 }
 
@@ -142,24 +176,26 @@ static void print_node(const graph *g, strbuf *out, const graph_node *n) {
         print_type(out, &g->types[n->first_result + k]);
     }
     switch (n->kind) {
-    case NODE_READ:
-        strbuf_printf(out, " = read %%%d", (int)n->base);
-        print_view(out, n->view);
-        break;
-    case NODE_WRITE:
-        if (n->base >= 0) strbuf_printf(out, " = write %%%d <- %%%d", (int)n->base, (int)n->source);
-        else strbuf_printf(out, " = fresh <- %%%d", (int)n->source);
-        print_view(out, n->view);
-        break;
-    case NODE_OP:
-    case NODE_GRAPH:
-        strbuf_printf(out, " = %s(", n->kind == NODE_OP ? n->row->name : "graph");
-        for (int i = 0; i < n->n_args; i++) {
-            if (i) strbuf_puts(out, ", ");
-            print_argument(out, &n->args[i]);
-        }
-        strbuf_puts(out, ")");
-        break;
+        case NODE_READ:
+            strbuf_printf(out, " = read %%%d", (int)n->base);
+            print_view(out, n->view);
+            break;
+        case NODE_WRITE:
+            if (n->base >= 0)
+                strbuf_printf(out, " = write %%%d <- %%%d", (int)n->base, (int)n->source);
+            else
+                strbuf_printf(out, " = fresh <- %%%d", (int)n->source);
+            print_view(out, n->view);
+            break;
+        case NODE_OP:
+        case NODE_GRAPH:
+            strbuf_printf(out, " = %s(", n->kind == NODE_OP ? n->row->name : "graph");
+            for (int i = 0; i < n->n_args; i++) {
+                if (i) strbuf_puts(out, ", ");
+                print_argument(out, &n->args[i]);
+            }
+            strbuf_puts(out, ")");
+            break;
     }
     strbuf_puts(out, "\n");
 }
@@ -174,7 +210,9 @@ void graph_print(const graph *g, strbuf *out) {
     for (int i = 0; i < g->n_nodes; i++) print_node(g, out, &g->nodes[i]);
     strbuf_puts(out, "  return");
     for (int k = 0; k < g->n_outputs; k++)
-        if (g->outputs[k] < 0) strbuf_puts(out, " None");
-        else strbuf_printf(out, " %%%d", (int)g->outputs[k]);
+        if (g->outputs[k] < 0)
+            strbuf_puts(out, " None");
+        else
+            strbuf_printf(out, " %%%d", (int)g->outputs[k]);
     strbuf_puts(out, "\n");
 }

@@ -13,13 +13,13 @@ typedef struct lower_state {
     hlo_value vectors[SLOT_CLASSES]; /* parameters that hold run-time numbers */
     hlo_value words;                 /* parameter of random words */
     int n_parameters;
-    int random_node;  /* how many random nodes came before */
-    int random_use;   /* within the current node */
+    int random_node; /* how many random nodes came before */
+    int random_use;  /* within the current node */
     /* Whose numbers may be run-time inputs now: which of them, and the node number that their slots carry. */
     uint64_t dynamic_args;
     int32_t slot_node;
     int depth;
-    const graph *graph;      /* and its node that is being lowered */
+    const graph *graph; /* and its node that is being lowered */
     const graph_node *node;
 } lower_state;
 
@@ -67,7 +67,8 @@ static int find_slot(const lower_request *r, const number_slot *wanted, int *pos
     for (int i = 0; i < r->n_slots; i++) {
         const number_slot *s = &r->slots[i];
         if (s->cls != wanted->cls) continue;
-        if (s->arg == wanted->arg && s->element == wanted->element && s->node == wanted->node && s->imaginary == wanted->imaginary) {
+        if (s->arg == wanted->arg && s->element == wanted->element && s->node == wanted->node &&
+            s->imaginary == wanted->imaginary) {
             *position = within;
             return i;
         }
@@ -117,6 +118,13 @@ static hlo_value runtime_number(void *context, int arg, int element, const numbe
 static void number_used(void *context, int arg, bool structural) {
     lower_state *s = context;
     if (structural && s->depth == 0 && arg >= 0 && arg < 64) s->request->structural_args |= (uint64_t)1 << arg;
+}
+
+static bool is_fixed(void *context, int arg) {
+    lower_state *s = context;
+    if (arg < 0 || arg >= 64) return true;
+    if (s->depth == 0) s->request->fixed_args |= (uint64_t)1 << arg;
+    return !(s->dynamic_args >> arg & 1);
 }
 
 /* ---- random numbers ---- */
@@ -171,9 +179,14 @@ static bool give_values(const argument *a, const hlo_value *values, arena *mem, 
 
 static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     arena *mem = hlo_arena(s->builder);
-    lowering_host host = {runtime_number, number_used, random_state, s, is_contiguous};
-    lowering l = {.builder = s->builder, .row = n->row, .n_args = n->n_args, .args = n->args, .n_results = n->n_results,
-                  .result_types = n->result_types, .host = &host};
+    lowering_host host = {runtime_number, number_used, random_state, s, is_contiguous, is_fixed};
+    lowering l = {.builder = s->builder,
+                  .row = n->row,
+                  .n_args = n->n_args,
+                  .args = n->args,
+                  .n_results = n->n_results,
+                  .result_types = n->result_types,
+                  .host = &host};
     l.values = ARENA_NEW(mem, hlo_value *, n->n_args);
     l.results = ARENA_NEW(mem, hlo_value, n->n_results);
     if (!l.values || !l.results) return false;
@@ -216,10 +229,16 @@ static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n
 static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values) {
     const graph_node *n = &g->nodes[i];
     switch (n->kind) {
-    case NODE_READ: values[n->first_result] = view_read(s->builder, values[n->base], n->view, NULL); return true;
-    case NODE_WRITE: values[n->first_result] = lower_write(s, g, n, values); return true;
-    case NODE_OP: return lower_op(s, g, n, values);
-    case NODE_GRAPH: return lower_sub_graph(s, n, values);
+        case NODE_READ:
+            values[n->first_result] = view_read(s->builder, values[n->base], n->view, NULL);
+            return true;
+        case NODE_WRITE:
+            values[n->first_result] = lower_write(s, g, n, values);
+            return true;
+        case NODE_OP:
+            return lower_op(s, g, n, values);
+        case NODE_GRAPH:
+            return lower_sub_graph(s, n, values);
     }
     return true;
 }

@@ -1,5 +1,6 @@
-/* Activation functions and their derivatives, as the CPU's kernels compute them (aten/src/ATen/native/cpu/Activation.cpp).
- * In a backward operator x is the forward's operand unless it says result. */
+/* Activation functions and their derivatives, as the CPU's kernels compute them
+ * (aten/src/ATen/native/cpu/Activation.cpp). In a backward operator x is the forward's operand unless it says result.
+ */
 #include <string.h>
 
 #include "ops/formula.h"
@@ -88,8 +89,10 @@ static void lower_rrelu_backward(lowering *l) {
     hlo_value g = arg_tensor(l, 0), x = arg_tensor(l, 1), noise = arg_tensor(l, 2);
     hlo_value lower = NUMBER(3), upper = NUMBER(4), slope = MULK(ADD(lower, upper), 0.5);
     hlo_value fixed = IF(GTK(x, 0), g, MUL(g, slope));
-    if (!arg_bool(l, 5)) result_set(l, 0, fixed);
-    else result_set(l, 0, IF(GTK(SUB(upper, lower), 1e-6), MUL(g, noise), fixed));
+    if (!arg_bool(l, 5))
+        result_set(l, 0, fixed);
+    else
+        result_set(l, 0, IF(GTK(SUB(upper, lower), 1e-6), MUL(g, noise), fixed));
 }
 
 static void lower_hardshrink(lowering *l) {
@@ -157,8 +160,8 @@ static void lower_elu_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value g = arg_tensor(l, 0), x = arg_tensor(l, 5);
     hlo_value alpha = NUMBER(1), scale = NUMBER(2), input_scale = NUMBER(3), negative = MUL(alpha, scale);
-    hlo_value slope = arg_bool(l, 4) ? MUL(input_scale, ADD(x, negative))
-                                     : MUL(MUL(input_scale, negative), EXP(MUL(x, input_scale)));
+    hlo_value slope =
+        arg_bool(l, 4) ? MUL(input_scale, ADD(x, negative)) : MUL(MUL(input_scale, negative), EXP(MUL(x, input_scale)));
     result_set(l, 0, MUL(g, IF(LEK(x, 0), slope, scale)));
 }
 
@@ -221,7 +224,8 @@ static hlo_value gelu_tanh(hlo_builder *b, hlo_value x) {
 static bool gelu_is_tanh(lowering *l, int i) {
     const char *how = arg_string(l, i);
     if (how && !strcmp(how, "tanh")) return true;
-    if (how && strcmp(how, "none")) hlo_fail(lower_builder(l), STATUS_RUNTIME, "approximate argument must be either none or tanh.");
+    if (how && strcmp(how, "none"))
+        hlo_fail(lower_builder(l), STATUS_RUNTIME, "approximate argument must be either none or tanh.");
     return false;
 }
 
@@ -269,19 +273,24 @@ static void lower_logit_backward(lowering *l) {
 
 /* ---- glu: a * sigmoid(b) for the halves a, b of a dimension ---- */
 
-typedef struct { hlo_value first, second; int dim; } halves;
+typedef struct {
+    hlo_value first, second;
+    int dim;
+} halves;
 
 static halves split(lowering *l, hlo_value x, int64_t dim) {
     halves h = {NULL, NULL, 0};
     if (!x) return h;
     int64_t d = dim_wrap(dim, x->rank);
     if (x->rank == 0 || d < 0) {
-        hlo_fail(lower_builder(l), x->rank ? STATUS_INDEX : STATUS_RUNTIME, x->rank ? "Dimension out of range" : "glu does not support 0-dimensional tensors");
+        hlo_fail(lower_builder(l), x->rank ? STATUS_INDEX : STATUS_RUNTIME,
+                 x->rank ? "Dimension out of range" : "glu does not support 0-dimensional tensors");
         return h;
     }
     int64_t n = x->dims[d];
     if (n % 2) {
-        hlo_fail(lower_builder(l), STATUS_RUNTIME, "Halving dimension must be even, but dimension %lld is size %lld", (long long)d, (long long)n);
+        hlo_fail(lower_builder(l), STATUS_RUNTIME, "Halving dimension must be even, but dimension %lld is size %lld",
+                 (long long)d, (long long)n);
         return h;
     }
     h.dim = (int)d;
@@ -330,8 +339,10 @@ static void lower_glu_backward_jvp(lowering *l) {
 }
 
 #define UNARY(name, function) ROW_UNARY(name, PROMOTE, 0, function)
-#define BINARY(name, function) {"aten::" name, PROMOTE, OP_OPMATH, .binary = function}
-#define LOWER(name, function) {"aten::" name, PROMOTE_NONE, OP_OPMATH, .lower = function}
+#define BINARY(name, function) \
+    { "aten::" name, PROMOTE, OP_OPMATH, .binary = function }
+#define LOWER(name, function) \
+    { "aten::" name, PROMOTE_NONE, OP_OPMATH, .lower = function }
 
 const op_row ops_activation[] = {
     UNARY("relu", relu),

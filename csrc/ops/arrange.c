@@ -25,8 +25,10 @@ static void lower_cat(lowering *l) {
     hlo_value *parts = ARENA_NEW(hlo_arena(b), hlo_value, n + 1);
     if (!parts) return;
     n = tensors_to_join(l, rank, parts);
-    if (n == 0) result_set(l, 0, index_zeros(b, result_dtype(l, 0), rank, result_dims(l, 0)));
-    else result_set(l, 0, n == 1 ? parts[0] : hlo_concatenate(b, n, parts, join_dim(arg_int_or(l, 1, 0), rank)));
+    if (n == 0)
+        result_set(l, 0, index_zeros(b, result_dtype(l, 0), rank, result_dims(l, 0)));
+    else
+        result_set(l, 0, n == 1 ? parts[0] : hlo_concatenate(b, n, parts, join_dim(arg_int_or(l, 1, 0), rank)));
 }
 
 static void lower_stack(lowering *l) {
@@ -143,9 +145,12 @@ static void lower_rot90(lowering *l) {
     if (!x || x->rank < 2) return;
     if (arg_ints(l, 2, &dims) == 2) plane[0] = join_dim(dims[0], x->rank), plane[1] = join_dim(dims[1], x->rank);
     for (int i = 0; i < x->rank; i++) swap[i] = i == plane[0] ? plane[1] : i == plane[1] ? plane[0] : i;
-    if (turns == 1) x = hlo_transpose(b, hlo_reverse(b, x, 1, &plane[1]), swap);
-    else if (turns == 2) x = hlo_reverse(b, x, 2, plane);
-    else if (turns == 3) x = hlo_transpose(b, hlo_reverse(b, x, 1, &plane[0]), swap);
+    if (turns == 1)
+        x = hlo_transpose(b, hlo_reverse(b, x, 1, &plane[1]), swap);
+    else if (turns == 2)
+        x = hlo_reverse(b, x, 2, plane);
+    else if (turns == 3)
+        x = hlo_transpose(b, hlo_reverse(b, x, 1, &plane[0]), swap);
     result_set(l, 0, x);
 }
 

@@ -1,6 +1,7 @@
-/* Scaled dot-product attention, forward and backward, under the names that PyTorch's dispatch may choose, and the fused layers of
- * nn.MultiheadAttention's fast path. query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]; H is a multiple of K.
- * Scores and weights are in the type PyTorch accumulates in; weights are rounded to the operands' type before they meet the values. */
+/* Scaled dot-product attention, forward and backward, under the names that PyTorch's dispatch may choose, and the fused
+ * layers of nn.MultiheadAttention's fast path. query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]; H is a
+ * multiple of K. Scores and weights are in the type PyTorch accumulates in; weights are rounded to the operands' type
+ * before they meet the values. */
 #include <math.h>
 
 #include "ops/indexing.h"
@@ -9,8 +10,8 @@
 #include "ops/reduction.h"
 
 typedef struct {
-    hlo_value q, k, v, bias;  /* bias: bool (true: take part) or added to the scores; may be NULL */
-    hlo_value scale;          /* rank 0 */
+    hlo_value q, k, v, bias; /* bias: bool (true: take part) or added to the scores; may be NULL */
+    hlo_value scale;         /* rank 0 */
     bool causal;
     double dropout;
     int64_t batch, heads, kv_heads, length, source, width;
@@ -18,7 +19,9 @@ typedef struct {
 } attention;
 
 /* Arguments: -1 where the operator has none. */
-typedef struct { int q, bias, dropout, causal, scale; } attention_form;
+typedef struct {
+    int q, bias, dropout, causal, scale;
+} attention_form;
 
 static bool read_attention(lowering *l, const attention_form *f, attention *a) {
     hlo_builder *b = l->builder;
@@ -44,7 +47,8 @@ static bool read_attention(lowering *l, const attention_form *f, attention *a) {
 
 /* [B, H, L, n] and back to [B, K, (H / K) L, n]: the query heads that share a key head become rows of one product. */
 static hlo_value by_key_head(hlo_builder *b, const attention *a, hlo_value x) {
-    return x ? hlo_reshape(b, x, 4, (int64_t[]){a->batch, a->kv_heads, a->heads / a->kv_heads * a->length, x->dims[3]}) : NULL;
+    return x ? hlo_reshape(b, x, 4, (int64_t[]){a->batch, a->kv_heads, a->heads / a->kv_heads * a->length, x->dims[3]})
+             : NULL;
 }
 static hlo_value by_head(hlo_builder *b, const attention *a, hlo_value x) {
     return x ? hlo_reshape(b, x, 4, (int64_t[]){a->batch, a->heads, a->length, x->dims[3]}) : NULL;
@@ -67,8 +71,10 @@ static hlo_value scores(hlo_builder *b, const attention *a) {
     hlo_value s = hlo_multiply(b, heads_times_transpose(b, a, a->q, a->k), a->scale);
     if (!s) return NULL;
     hlo_value nothing = hlo_scalar(b, a->compute, -INFINITY);
-    if (a->bias && a->bias->dtype == DTYPE_BOOL) s = hlo_select(b, a->bias, s, nothing);
-    else if (a->bias) s = hlo_add(b, s, hlo_convert(b, a->bias, a->compute));
+    if (a->bias && a->bias->dtype == DTYPE_BOOL)
+        s = hlo_select(b, a->bias, s, nothing);
+    else if (a->bias)
+        s = hlo_add(b, s, hlo_convert(b, a->bias, a->compute));
     if (!a->causal || !s) return s;
     int64_t dims[2] = {a->length, a->source};
     return hlo_select(b, hlo_ge(b, index_iota(b, 2, dims, 0), index_iota(b, 2, dims, 1)), s, nothing);
@@ -138,7 +144,8 @@ static void set_log_sum_exp(lowering *l, int k, hlo_value s) {
 
 /* Results that only say how another device's kernel was run. */
 static void set_empty(lowering *l, int k) {
-    if (result_wanted(l, k)) result_set(l, k, index_zeros(l->builder, result_dtype(l, k), result_rank(l, k), result_dims(l, k)));
+    if (result_wanted(l, k))
+        result_set(l, k, index_zeros(l->builder, result_dtype(l, k), result_rank(l, k), result_dims(l, k)));
 }
 
 static hlo_value weights_of(lowering *l, const attention *a, hlo_value s, hlo_value state) {
@@ -159,7 +166,9 @@ static void lower_attention(lowering *l, const attention_form *f, int seed, int 
 
 /* ---- backward: P = softmax(S), O = drop(P) V; dS = P (dP - sum(P dP)) ---- */
 
-typedef struct { int log_sum_exp, seed, offset; } attention_saved;
+typedef struct {
+    int log_sum_exp, seed, offset;
+} attention_saved;
 
 static void lower_attention_backward(lowering *l, const attention_form *f, const attention_saved *saved) {
     hlo_builder *b = l->builder;
@@ -179,8 +188,10 @@ static void lower_attention_backward(lowering *l, const attention_form *f, const
     dim_set last = dims_range(3, 4);
     hlo_value sum = reduce_keep(b, HLO_REDUCE_ADD, hlo_multiply(b, p, dp), &last);
     hlo_value ds = hlo_multiply(b, p, hlo_subtract(b, dp, sum));
-    if (result_wanted(l, 3) && a.bias) result_set(l, 3, sum_to(b, ds, result_rank(l, 3), result_dims(l, 3)));
-    else set_empty(l, 3);
+    if (result_wanted(l, 3) && a.bias)
+        result_set(l, 3, sum_to(b, ds, result_rank(l, 3), result_dims(l, 3)));
+    else
+        set_empty(l, 3);
     ds = hlo_convert(b, hlo_multiply(b, ds, a.scale), a.q->dtype);
     result_set(l, 0, heads_times(b, &a, ds, a.k));
     result_set(l, 1, heads_transpose_times(b, &a, ds, a.q));
@@ -205,7 +216,8 @@ static void lower_efficient_backward(lowering *l) {
 
 const op_row ops_attention[] = {
     {"aten::_scaled_dot_product_fused_attention_overrideable", PROMOTE_NONE, OP_RANDOM, .lower = lower_overrideable},
-    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", PROMOTE_NONE, .lower = lower_overrideable_backward},
+    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", PROMOTE_NONE,
+     .lower = lower_overrideable_backward},
     {"aten::_scaled_dot_product_flash_attention", PROMOTE_NONE, OP_RANDOM, .lower = lower_flash},
     {"aten::_scaled_dot_product_flash_attention_backward", PROMOTE_NONE, .lower = lower_flash_backward},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", PROMOTE_NONE, OP_RANDOM, .lower = lower_flash_cpu},

@@ -10,7 +10,9 @@ static bool real(hlo_builder *b, hlo_value x, const char *kernel) { return math_
 
 /* ---- J and Y: for x > 5 a modulated wave of phase x - (order / 2 + 1/4) pi ---- */
 
-typedef struct { hlo_value cosine, sine, phase, scale; } wave;
+typedef struct {
+    hlo_value cosine, sine, phase, scale;
+} wave;
 
 static wave make_wave(hlo_builder *b, hlo_value x, int order) {
     hlo_value inverse = DIVINTO(5, x), z = MUL(inverse, inverse);
@@ -97,11 +99,15 @@ static hlo_value k_domain(hlo_builder *b, hlo_value x, hlo_value k) {
 static hlo_value k0_small(hlo_builder *b, hlo_value x) {
     return SUB(CHEBYSHEV(ADDK(MUL(x, x), -2), modified_k0_small), MUL(LOG(MULK(x, 0.5)), i0(b, x)));
 }
-static hlo_value k0_large(hlo_builder *b, hlo_value x) { return DIV(CHEBYSHEV(ADDK(DIVINTO(8, x), -2), modified_k0_large), SQRT(x)); }
+static hlo_value k0_large(hlo_builder *b, hlo_value x) {
+    return DIV(CHEBYSHEV(ADDK(DIVINTO(8, x), -2), modified_k0_large), SQRT(x));
+}
 static hlo_value k1_small(hlo_builder *b, hlo_value x) {
     return ADD(MUL(LOG(MULK(x, 0.5)), i1(b, x)), DIV(CHEBYSHEV(ADDK(MUL(x, x), -2), modified_k1_small), x));
 }
-static hlo_value k1_large(hlo_builder *b, hlo_value x) { return DIV(CHEBYSHEV(ADDK(DIVINTO(8, x), -2), modified_k1_large), SQRT(x)); }
+static hlo_value k1_large(hlo_builder *b, hlo_value x) {
+    return DIV(CHEBYSHEV(ADDK(DIVINTO(8, x), -2), modified_k1_large), SQRT(x));
+}
 
 static hlo_value k0(hlo_builder *b, hlo_value x) {
     if (!real(b, x, "modified_bessel_k0_cpu")) return NULL;
@@ -122,7 +128,8 @@ static hlo_value k1e(hlo_builder *b, hlo_value x) {
 
 /* sin(x) / x, by its series near 0. */
 static hlo_value spherical_j0(hlo_builder *b, hlo_value x) {
-    static const double series[] = {1 / 6227020800.0, -1 / 39916800.0, 1 / 362880.0, -1 / 5040.0, 1 / 120.0, -1 / 6.0, 1};
+    static const double series[] = {
+        1 / 6227020800.0, -1 / 39916800.0, 1 / 362880.0, -1 / 5040.0, 1 / 120.0, -1 / 6.0, 1};
     if (!real(b, x, "spherical_bessel_j0_cpu")) return NULL;
     hlo_value j = IF(LTK(ABS(x), 0.5), POLYNOMIAL(MUL(x, x), series), DIV(hlo_sine(b, x), x));
     return IF(EQK(ABS(x), INFINITY), K(x, 0), j);
@@ -130,27 +137,26 @@ static hlo_value spherical_j0(hlo_builder *b, hlo_value x) {
 
 #define SPECIAL(name, function) ROW_UNARY("special_" name, PROMOTE_REAL, 0, function)
 
-const op_row ops_bessel[] = {
-    SPECIAL("bessel_j0", bessel_j0),
-    SPECIAL("bessel_j1", bessel_j1),
-    SPECIAL("bessel_y0", bessel_y0),
-    SPECIAL("bessel_y1", bessel_y1),
-    ROW_UNARY("i0", PROMOTE_REAL, 0, i0),
-    SPECIAL("i0e", i0e),
-    SPECIAL("i1", i1),
-    SPECIAL("i1e", i1e),
-    SPECIAL("modified_bessel_i0", i0),
-    SPECIAL("modified_bessel_i1", i1),
-    SPECIAL("modified_bessel_k0", k0),
-    SPECIAL("modified_bessel_k1", k1),
-    SPECIAL("scaled_modified_bessel_k0", k0e),
-    SPECIAL("scaled_modified_bessel_k1", k1e),
-    SPECIAL("spherical_bessel_j0", spherical_j0),
-    PRIM_UNARY("bessel_i0", PROMOTE_REAL, 0, i0),
-    PRIM_UNARY("bessel_i0e", PROMOTE_REAL, 0, i0e),
-    PRIM_UNARY("bessel_i1", PROMOTE_REAL, 0, i1),
-    PRIM_UNARY("bessel_i1e", PROMOTE_REAL, 0, i1e),
-    PRIM_UNARY("bessel_j0", PROMOTE_REAL, 0, bessel_j0),
-    PRIM_UNARY("bessel_j1", PROMOTE_REAL, 0, bessel_j1),
-    PRIM_UNARY("spherical_bessel_j0", PROMOTE_REAL, 0, spherical_j0),
-    {NULL}};
+const op_row ops_bessel[] = {SPECIAL("bessel_j0", bessel_j0),
+                             SPECIAL("bessel_j1", bessel_j1),
+                             SPECIAL("bessel_y0", bessel_y0),
+                             SPECIAL("bessel_y1", bessel_y1),
+                             ROW_UNARY("i0", PROMOTE_REAL, 0, i0),
+                             SPECIAL("i0e", i0e),
+                             SPECIAL("i1", i1),
+                             SPECIAL("i1e", i1e),
+                             SPECIAL("modified_bessel_i0", i0),
+                             SPECIAL("modified_bessel_i1", i1),
+                             SPECIAL("modified_bessel_k0", k0),
+                             SPECIAL("modified_bessel_k1", k1),
+                             SPECIAL("scaled_modified_bessel_k0", k0e),
+                             SPECIAL("scaled_modified_bessel_k1", k1e),
+                             SPECIAL("spherical_bessel_j0", spherical_j0),
+                             PRIM_UNARY("bessel_i0", PROMOTE_REAL, 0, i0),
+                             PRIM_UNARY("bessel_i0e", PROMOTE_REAL, 0, i0e),
+                             PRIM_UNARY("bessel_i1", PROMOTE_REAL, 0, i1),
+                             PRIM_UNARY("bessel_i1e", PROMOTE_REAL, 0, i1e),
+                             PRIM_UNARY("bessel_j0", PROMOTE_REAL, 0, bessel_j0),
+                             PRIM_UNARY("bessel_j1", PROMOTE_REAL, 0, bessel_j1),
+                             PRIM_UNARY("spherical_bessel_j0", PROMOTE_REAL, 0, spherical_j0),
+                             {NULL}};

@@ -31,11 +31,13 @@ static void lower_add(lowering *l) {
 static bool subtraction_is_defined(lowering *l) {
     dtype x = arg_tensor_dtype(l, 0), y = arg_tensor_dtype(l, 1);
     if (x == DTYPE_BOOL && y == DTYPE_BOOL)
-        hlo_fail(lower_builder(l), STATUS_RUNTIME, "Subtraction, the `-` operator, with two bool tensors is not supported. "
-                                                   "Use the `^` or `logical_xor()` operator instead.");
+        hlo_fail(lower_builder(l), STATUS_RUNTIME,
+                 "Subtraction, the `-` operator, with two bool tensors is not supported. "
+                 "Use the `^` or `logical_xor()` operator instead.");
     else if (x == DTYPE_BOOL || y == DTYPE_BOOL)
-        hlo_fail(lower_builder(l), STATUS_RUNTIME, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
-                                                   "trying to invert a mask, use the `~` or `logical_not()` operator instead.");
+        hlo_fail(lower_builder(l), STATUS_RUNTIME,
+                 "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+                 "trying to invert a mask, use the `~` or `logical_not()` operator instead.");
     return !hlo_status(lower_builder(l));
 }
 
@@ -66,11 +68,14 @@ static void lower_div_mode(lowering *l) {
         dtype t = dtype_opmath(result_dtype(l, 0));
         result_set(l, 0, DIV(hlo_convert(b, x, t), hlo_convert(b, y, t)));
     } else if (!strcmp(mode, "floor")) {
-        if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_floor")) result_set(l, 0, math_floor_divide(b, x, y));
+        if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_floor"))
+            result_set(l, 0, math_floor_divide(b, x, y));
     } else if (!strcmp(mode, "trunc")) {
-        if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_trunc")) result_set(l, 0, math_truncate(b, DIV(x, y)));
+        if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_trunc"))
+            result_set(l, 0, math_truncate(b, DIV(x, y)));
     } else {
-        hlo_fail(b, STATUS_RUNTIME, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", mode);
+        hlo_fail(b, STATUS_RUNTIME, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
+                 mode);
     }
 }
 
@@ -107,7 +112,8 @@ static void lower_pow_scalar_exponent(lowering *l) {
     hlo_value x = arg_tensor(l, 0);
     double e;
     if (!x) return;
-    if (!arg_constant(l, 1, &e)) {
+    /* Whole numbers to a negative power are an error, which needs the value. */
+    if (!(math_is_integral(x) ? arg_constant(l, 1, &e) : arg_fixed(l, 1, &e))) {
         result_set(l, 0, hlo_power(b, x, arg_tensor(l, 1)));
     } else if (math_is_integral(x) && e < 0) {
         hlo_fail(b, STATUS_RUNTIME, "Integers to negative integer powers are not allowed.");
@@ -139,8 +145,12 @@ static hlo_value prefer_numbers(hlo_builder *b, hlo_value x, hlo_value y, hlo_va
     if (!math_is_floating(x)) return extremum;
     return IF(hlo_is_nan(b, x), y, IF(hlo_is_nan(b, y), x, extremum));
 }
-static hlo_value binary_fmax(hlo_builder *b, hlo_value x, hlo_value y) { return prefer_numbers(b, x, y, binary_maximum(b, x, y)); }
-static hlo_value binary_fmin(hlo_builder *b, hlo_value x, hlo_value y) { return prefer_numbers(b, x, y, binary_minimum(b, x, y)); }
+static hlo_value binary_fmax(hlo_builder *b, hlo_value x, hlo_value y) {
+    return prefer_numbers(b, x, y, binary_maximum(b, x, y));
+}
+static hlo_value binary_fmin(hlo_builder *b, hlo_value x, hlo_value y) {
+    return prefer_numbers(b, x, y, binary_minimum(b, x, y));
+}
 
 /* The upper bound is applied last, so it wins where the bounds cross. */
 static void lower_clamp(lowering *l) {
@@ -224,7 +234,8 @@ static hlo_value binary_gcd(hlo_builder *b, hlo_value x, hlo_value y) {
     if (!math_require(b, x, KIND_INT, "gcd_cpu") || !y) return NULL;
     hlo_value pair[2] = {ADD(x, MUL(y, K(y, 0))), ADD(y, MUL(x, K(x, 0)))}; /* broadcast to each other */
     if (!pair[0] || !pair[1]) return NULL;
-    hlo_type types[2] = {{pair[0]->dtype, pair[0]->rank, pair[0]->dims}, {pair[1]->dtype, pair[1]->rank, pair[1]->dims}};
+    hlo_type types[2] = {{pair[0]->dtype, pair[0]->rank, pair[0]->dims},
+                         {pair[1]->dtype, pair[1]->rank, pair[1]->dims}};
     hlo_value a[2], next[2], result[2];
     hlo_region_begin(b, 2, types, a);
     hlo_value more = any_nonzero(b, a[1]);
@@ -273,10 +284,11 @@ static void lower_addcdiv(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
     if (math_is_integral(arg_tensor(l, 1)) && math_is_integral(arg_tensor(l, 2))) {
-        hlo_fail(b, STATUS_RUNTIME, "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform "
-                                    "a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input "
-                                    "+ value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value "
-                                    "* tensor1 / tensor2) for float inputs.");
+        hlo_fail(b, STATUS_RUNTIME,
+                 "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform "
+                 "a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input "
+                 "+ value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value "
+                 "* tensor1 / tensor2) for float inputs.");
         return;
     }
     if (x) result_set(l, 0, ADD(x, DIV(MUL(arg_number_or(l, 3, x->dtype, 1), arg_tensor(l, 1)), arg_tensor(l, 2))));
@@ -298,85 +310,87 @@ static void lower_masked_scale(lowering *l) {
     if (x) result_set(l, 0, MUL(MUL(x, hlo_convert(b, arg_tensor(l, 1), x->dtype)), arg_number(l, 2, x->dtype)));
 }
 
-#define TENSOR_AND_NUMBER(name, rule, function) ROW_BINARY(name ".Tensor", rule, 0, function), ROW_BINARY(name ".Scalar", rule, 0, function)
-#define THREE_FORMS(name, rule, function) TENSOR_AND_NUMBER(name, rule, function), ROW_BINARY(name ".Scalar_Tensor", rule, 0, function)
-#define ASK_BINARY(name, rule, function) {"aten::" name, rule, OP_OPMATH, .binary = function}
+#define TENSOR_AND_NUMBER(name, rule, function) \
+    ROW_BINARY(name ".Tensor", rule, 0, function), ROW_BINARY(name ".Scalar", rule, 0, function)
+#define THREE_FORMS(name, rule, function) \
+    TENSOR_AND_NUMBER(name, rule, function), ROW_BINARY(name ".Scalar_Tensor", rule, 0, function)
+#define ASK_BINARY(name, rule, function) \
+    { "aten::" name, rule, OP_OPMATH, .binary = function }
 
-const op_row ops_binary[] = {
-    {"aten::add.Tensor", PROMOTE, OP_OPMATH, .lower = lower_add, .meta = META_ELEMENTWISE},
-    {"aten::add.Scalar", PROMOTE, OP_OPMATH, .lower = lower_add, .meta = META_ELEMENTWISE},
-    {"aten::sub.Tensor", PROMOTE, OP_OPMATH, .lower = lower_sub, .meta = META_ELEMENTWISE},
-    {"aten::sub.Scalar", PROMOTE, OP_OPMATH, .lower = lower_sub, .meta = META_ELEMENTWISE},
-    {"aten::rsub.Tensor", PROMOTE, OP_OPMATH, .lower = lower_rsub, .meta = META_ELEMENTWISE},
-    {"aten::rsub.Scalar", PROMOTE, OP_OPMATH, .lower = lower_rsub, .meta = META_ELEMENTWISE},
-    ROW_LOWER("_add_relu.Tensor", PROMOTE, 0, lower_add_relu),
-    ROW_LOWER("_add_relu.Scalar", PROMOTE, 0, lower_add_relu),
-    TENSOR_AND_NUMBER("mul", PROMOTE, hlo_multiply),
-    TENSOR_AND_NUMBER("div", PROMOTE_REAL, hlo_divide),
-    TENSOR_AND_NUMBER("true_divide", PROMOTE_REAL, hlo_divide),
-    ROW_LOWER("div.Tensor_mode", PROMOTE, 0, lower_div_mode),
-    ROW_LOWER("div.Scalar_mode", PROMOTE, 0, lower_div_mode),
-    ASK_BINARY("floor_divide", PROMOTE, binary_floor_divide),
-    ASK_BINARY("floor_divide.Scalar", PROMOTE, binary_floor_divide),
-    THREE_FORMS("remainder", PROMOTE, binary_remainder),
-    TENSOR_AND_NUMBER("fmod", PROMOTE, binary_fmod),
-    PRIM_BINARY("add", PROMOTE, 0, hlo_add),
-    PRIM_BINARY("sub", PROMOTE, 0, hlo_subtract),
-    PRIM_BINARY("mul", PROMOTE, 0, hlo_multiply),
-    PRIM_BINARY("div", PROMOTE, 0, binary_prims_div),
-    PRIM_BINARY("remainder", PROMOTE, 0, binary_remainder),
-    PRIM_BINARY("fmod", PROMOTE, 0, binary_fmod),
-    /* powers */
-    ASK_BINARY("pow.Tensor_Tensor", PROMOTE, binary_pow),
-    ASK_BINARY("pow.Scalar", PROMOTE, binary_pow),
-    ROW_LOWER("pow.Tensor_Scalar", PROMOTE, 0, lower_pow_scalar_exponent),
-    PRIM_BINARY("pow", PROMOTE, 0, binary_pow),
-    ASK_BINARY("ldexp.Tensor", PROMOTE_REAL, binary_ldexp),
-    /* extrema */
-    ASK_BINARY("maximum", PROMOTE, binary_maximum),
-    ASK_BINARY("minimum", PROMOTE, binary_minimum),
-    ASK_BINARY("fmax", PROMOTE, binary_fmax),
-    ASK_BINARY("fmin", PROMOTE, binary_fmin),
-    PRIM_BINARY("maximum", PROMOTE, 0, binary_maximum),
-    PRIM_BINARY("minimum", PROMOTE, 0, binary_minimum),
-    PRIM_BINARY("fmax", PROMOTE, 0, binary_fmax),
-    PRIM_BINARY("fmin", PROMOTE, 0, binary_fmin),
-    ROW_LOWER("clamp", PROMOTE, OP_PROMOTE_NUMBERS, lower_clamp),
-    ROW_LOWER("clamp.Tensor", PROMOTE, OP_PROMOTE_NUMBERS, lower_clamp),
-    ASK_BINARY("clamp_min", PROMOTE, binary_maximum),
-    ASK_BINARY("clamp_min.Tensor", PROMOTE, binary_maximum),
-    ASK_BINARY("clamp_max", PROMOTE, binary_minimum),
-    ASK_BINARY("clamp_max.Tensor", PROMOTE, binary_minimum),
-    /* geometry, logarithms */
-    ASK_BINARY("hypot", PROMOTE, binary_hypot),
-    PRIM_BINARY("hypot", PROMOTE, 0, binary_hypot),
-    ASK_BINARY("atan2", PROMOTE_REAL, binary_atan2),
-    PRIM_BINARY("atan2", PROMOTE_REAL, 0, binary_atan2),
-    {"aten::nextafter", PROMOTE, .binary = binary_nextafter},
-    {"prims::nextafter", PROMOTE, .binary = binary_nextafter},
-    {"aten::copysign.Tensor", PROMOTE_REAL, .binary = binary_copysign},
-    {"aten::copysign.Scalar", PROMOTE_REAL, .binary = binary_copysign},
-    {"aten::heaviside", PROMOTE, .binary = binary_heaviside},
-    ASK_BINARY("logaddexp", PROMOTE, binary_logaddexp),
-    ASK_BINARY("logaddexp2", PROMOTE, binary_logaddexp2),
-    ASK_BINARY("xlogy.Tensor", PROMOTE_REAL, binary_xlogy),
-    ASK_BINARY("xlogy.Scalar_Self", PROMOTE_REAL, binary_xlogy),
-    ASK_BINARY("xlogy.Scalar_Other", PROMOTE_REAL, binary_xlogy),
-    ASK_BINARY("special_xlog1py", PROMOTE_REAL, binary_xlog1py),
-    ASK_BINARY("special_xlog1py.self_scalar", PROMOTE_REAL, binary_xlog1py),
-    ASK_BINARY("special_xlog1py.other_scalar", PROMOTE_REAL, binary_xlog1py),
-    ASK_BINARY("gcd", PROMOTE, binary_gcd),
-    PRIM_BINARY("gcd", PROMOTE, 0, binary_gcd),
-    ASK_BINARY("lcm", PROMOTE, binary_lcm),
-    /* three operands */
-    {"aten::where.self", PROMOTE_TAIL, OP_PROMOTE_NUMBERS, .lower = lower_where},
-    {"prims::where", PROMOTE_TAIL, OP_PROMOTE_NUMBERS, .lower = lower_where},
-    ROW_LOWER("lerp.Scalar", PROMOTE, 0, lower_lerp),
-    ROW_LOWER("lerp.Tensor", PROMOTE, 0, lower_lerp),
-    ROW_LOWER("addcmul", PROMOTE, 0, lower_addcmul),
-    ROW_LOWER("addcdiv", PROMOTE, 0, lower_addcdiv),
-    /* masks */
-    {"aten::masked_fill.Scalar", PROMOTE_NONE, .lower = lower_masked_fill},
-    {"aten::masked_fill.Tensor", PROMOTE_NONE, .lower = lower_masked_fill},
-    ROW_LOWER("_masked_scale", PROMOTE_NONE, 0, lower_masked_scale),
-    {NULL}};
+const op_row ops_binary[] = {{"aten::add.Tensor", PROMOTE, OP_OPMATH, .lower = lower_add, .meta = META_ELEMENTWISE},
+                             {"aten::add.Scalar", PROMOTE, OP_OPMATH, .lower = lower_add, .meta = META_ELEMENTWISE},
+                             {"aten::sub.Tensor", PROMOTE, OP_OPMATH, .lower = lower_sub, .meta = META_ELEMENTWISE},
+                             {"aten::sub.Scalar", PROMOTE, OP_OPMATH, .lower = lower_sub, .meta = META_ELEMENTWISE},
+                             {"aten::rsub.Tensor", PROMOTE, OP_OPMATH, .lower = lower_rsub, .meta = META_ELEMENTWISE},
+                             {"aten::rsub.Scalar", PROMOTE, OP_OPMATH, .lower = lower_rsub, .meta = META_ELEMENTWISE},
+                             ROW_LOWER("_add_relu.Tensor", PROMOTE, 0, lower_add_relu),
+                             ROW_LOWER("_add_relu.Scalar", PROMOTE, 0, lower_add_relu),
+                             TENSOR_AND_NUMBER("mul", PROMOTE, hlo_multiply),
+                             TENSOR_AND_NUMBER("div", PROMOTE_REAL, hlo_divide),
+                             TENSOR_AND_NUMBER("true_divide", PROMOTE_REAL, hlo_divide),
+                             ROW_LOWER("div.Tensor_mode", PROMOTE, 0, lower_div_mode),
+                             ROW_LOWER("div.Scalar_mode", PROMOTE, 0, lower_div_mode),
+                             ASK_BINARY("floor_divide", PROMOTE, binary_floor_divide),
+                             ASK_BINARY("floor_divide.Scalar", PROMOTE, binary_floor_divide),
+                             THREE_FORMS("remainder", PROMOTE, binary_remainder),
+                             TENSOR_AND_NUMBER("fmod", PROMOTE, binary_fmod),
+                             PRIM_BINARY("add", PROMOTE, 0, hlo_add),
+                             PRIM_BINARY("sub", PROMOTE, 0, hlo_subtract),
+                             PRIM_BINARY("mul", PROMOTE, 0, hlo_multiply),
+                             PRIM_BINARY("div", PROMOTE, 0, binary_prims_div),
+                             PRIM_BINARY("remainder", PROMOTE, 0, binary_remainder),
+                             PRIM_BINARY("fmod", PROMOTE, 0, binary_fmod),
+                             /* powers */
+                             ASK_BINARY("pow.Tensor_Tensor", PROMOTE, binary_pow),
+                             ASK_BINARY("pow.Scalar", PROMOTE, binary_pow),
+                             ROW_LOWER("pow.Tensor_Scalar", PROMOTE, 0, lower_pow_scalar_exponent),
+                             PRIM_BINARY("pow", PROMOTE, 0, binary_pow),
+                             ASK_BINARY("ldexp.Tensor", PROMOTE_REAL, binary_ldexp),
+                             /* extrema */
+                             ASK_BINARY("maximum", PROMOTE, binary_maximum),
+                             ASK_BINARY("minimum", PROMOTE, binary_minimum),
+                             ASK_BINARY("fmax", PROMOTE, binary_fmax),
+                             ASK_BINARY("fmin", PROMOTE, binary_fmin),
+                             PRIM_BINARY("maximum", PROMOTE, 0, binary_maximum),
+                             PRIM_BINARY("minimum", PROMOTE, 0, binary_minimum),
+                             PRIM_BINARY("fmax", PROMOTE, 0, binary_fmax),
+                             PRIM_BINARY("fmin", PROMOTE, 0, binary_fmin),
+                             ROW_LOWER("clamp", PROMOTE, OP_PROMOTE_NUMBERS, lower_clamp),
+                             ROW_LOWER("clamp.Tensor", PROMOTE, OP_PROMOTE_NUMBERS, lower_clamp),
+                             ASK_BINARY("clamp_min", PROMOTE, binary_maximum),
+                             ASK_BINARY("clamp_min.Tensor", PROMOTE, binary_maximum),
+                             ASK_BINARY("clamp_max", PROMOTE, binary_minimum),
+                             ASK_BINARY("clamp_max.Tensor", PROMOTE, binary_minimum),
+                             /* geometry, logarithms */
+                             ASK_BINARY("hypot", PROMOTE, binary_hypot),
+                             PRIM_BINARY("hypot", PROMOTE, 0, binary_hypot),
+                             ASK_BINARY("atan2", PROMOTE_REAL, binary_atan2),
+                             PRIM_BINARY("atan2", PROMOTE_REAL, 0, binary_atan2),
+                             {"aten::nextafter", PROMOTE, .binary = binary_nextafter},
+                             {"prims::nextafter", PROMOTE, .binary = binary_nextafter},
+                             {"aten::copysign.Tensor", PROMOTE_REAL, .binary = binary_copysign},
+                             {"aten::copysign.Scalar", PROMOTE_REAL, .binary = binary_copysign},
+                             {"aten::heaviside", PROMOTE, .binary = binary_heaviside},
+                             ASK_BINARY("logaddexp", PROMOTE, binary_logaddexp),
+                             ASK_BINARY("logaddexp2", PROMOTE, binary_logaddexp2),
+                             ASK_BINARY("xlogy.Tensor", PROMOTE_REAL, binary_xlogy),
+                             ASK_BINARY("xlogy.Scalar_Self", PROMOTE_REAL, binary_xlogy),
+                             ASK_BINARY("xlogy.Scalar_Other", PROMOTE_REAL, binary_xlogy),
+                             ASK_BINARY("special_xlog1py", PROMOTE_REAL, binary_xlog1py),
+                             ASK_BINARY("special_xlog1py.self_scalar", PROMOTE_REAL, binary_xlog1py),
+                             ASK_BINARY("special_xlog1py.other_scalar", PROMOTE_REAL, binary_xlog1py),
+                             ASK_BINARY("gcd", PROMOTE, binary_gcd),
+                             PRIM_BINARY("gcd", PROMOTE, 0, binary_gcd),
+                             ASK_BINARY("lcm", PROMOTE, binary_lcm),
+                             /* three operands */
+                             {"aten::where.self", PROMOTE_TAIL, OP_PROMOTE_NUMBERS, .lower = lower_where},
+                             {"prims::where", PROMOTE_TAIL, OP_PROMOTE_NUMBERS, .lower = lower_where},
+                             ROW_LOWER("lerp.Scalar", PROMOTE, 0, lower_lerp),
+                             ROW_LOWER("lerp.Tensor", PROMOTE, 0, lower_lerp),
+                             ROW_LOWER("addcmul", PROMOTE, 0, lower_addcmul),
+                             ROW_LOWER("addcdiv", PROMOTE, 0, lower_addcdiv),
+                             /* masks */
+                             {"aten::masked_fill.Scalar", PROMOTE_NONE, .lower = lower_masked_fill},
+                             {"aten::masked_fill.Tensor", PROMOTE_NONE, .lower = lower_masked_fill},
+                             ROW_LOWER("_masked_scale", PROMOTE_NONE, 0, lower_masked_scale),
+                             {NULL}};

@@ -1,9 +1,9 @@
 /* Operations on the bits of integers. */
 #include "ops/formula.h"
 
-#define BITWISE(name, function, kernel)                                                              \
-    static hlo_value bitwise_##name(hlo_builder *b, hlo_value x, hlo_value y) {                      \
-        return math_require(b, x, KIND_BOOL | KIND_INT, kernel) ? function(b, x, y) : NULL;          \
+#define BITWISE(name, function, kernel)                                                     \
+    static hlo_value bitwise_##name(hlo_builder *b, hlo_value x, hlo_value y) {             \
+        return math_require(b, x, KIND_BOOL | KIND_INT, kernel) ? function(b, x, y) : NULL; \
     }
 BITWISE(and, hlo_and, "bitwise_and_cpu")
 BITWISE(or, hlo_or, "bitwise_or_cpu")
@@ -33,28 +33,29 @@ static hlo_value shift_right(hlo_builder *b, hlo_value x, hlo_value y) {
     return hlo_shift_right_arithmetic(b, x, IF(out, K(y, dtype_bits(x->dtype) - 1), y));
 }
 
-#define BITWISE_ROWS(name, function)                                       \
-    {"aten::bitwise_" name ".Tensor", PROMOTE, .binary = function},        \
-    {"aten::bitwise_" name ".Scalar", PROMOTE, .binary = function},        \
-    {"aten::bitwise_" name ".Scalar_Tensor", PROMOTE, .binary = function}, \
-    {"prims::bitwise_" name, PROMOTE, .binary = function}
-#define SHIFT_ROWS(name, function)                                         \
-    {"aten::" name ".Tensor", PROMOTE, .binary = function},                \
-    {"aten::" name ".Tensor_Scalar", PROMOTE, .binary = function},         \
-    {"aten::" name ".Scalar_Tensor", PROMOTE, .binary = function}
+#define BITWISE_ROWS(name, function)                                             \
+    {"aten::bitwise_" name ".Tensor", PROMOTE, .binary = function},              \
+        {"aten::bitwise_" name ".Scalar", PROMOTE, .binary = function},          \
+        {"aten::bitwise_" name ".Scalar_Tensor", PROMOTE, .binary = function}, { \
+        "prims::bitwise_" name, PROMOTE, .binary = function                      \
+    }
+#define SHIFT_ROWS(name, function)                                       \
+    {"aten::" name ".Tensor", PROMOTE, .binary = function},              \
+        {"aten::" name ".Tensor_Scalar", PROMOTE, .binary = function}, { \
+        "aten::" name ".Scalar_Tensor", PROMOTE, .binary = function      \
+    }
 
-const op_row ops_bitwise[] = {
-    BITWISE_ROWS("and", bitwise_and),
-    BITWISE_ROWS("or", bitwise_or),
-    BITWISE_ROWS("xor", bitwise_xor),
-    {"aten::bitwise_not", PROMOTE, .unary = bitwise_not},
-    {"prims::bitwise_not", PROMOTE, .unary = bitwise_not},
-    SHIFT_ROWS("bitwise_left_shift", shift_left),
-    SHIFT_ROWS("bitwise_right_shift", shift_right),
-    {"aten::__lshift__.Tensor", PROMOTE, .binary = shift_left},
-    {"aten::__lshift__.Scalar", PROMOTE, .binary = shift_left},
-    {"aten::__rshift__.Tensor", PROMOTE, .binary = shift_right},
-    {"aten::__rshift__.Scalar", PROMOTE, .binary = shift_right},
-    {"prims::shift_left", PROMOTE, .binary = shift_left},
-    {"prims::shift_right_arithmetic", PROMOTE, .binary = shift_right},
-    {NULL}};
+const op_row ops_bitwise[] = {BITWISE_ROWS("and", bitwise_and),
+                              BITWISE_ROWS("or", bitwise_or),
+                              BITWISE_ROWS("xor", bitwise_xor),
+                              {"aten::bitwise_not", PROMOTE, .unary = bitwise_not},
+                              {"prims::bitwise_not", PROMOTE, .unary = bitwise_not},
+                              SHIFT_ROWS("bitwise_left_shift", shift_left),
+                              SHIFT_ROWS("bitwise_right_shift", shift_right),
+                              {"aten::__lshift__.Tensor", PROMOTE, .binary = shift_left},
+                              {"aten::__lshift__.Scalar", PROMOTE, .binary = shift_left},
+                              {"aten::__rshift__.Tensor", PROMOTE, .binary = shift_right},
+                              {"aten::__rshift__.Scalar", PROMOTE, .binary = shift_right},
+                              {"prims::shift_left", PROMOTE, .binary = shift_left},
+                              {"prims::shift_right_arithmetic", PROMOTE, .binary = shift_right},
+                              {NULL}};

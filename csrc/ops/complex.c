@@ -11,9 +11,13 @@ static hlo_value angle(hlo_builder *b, hlo_value x) {
 }
 
 /* StableHLO has complex numbers of f32 and f64 only, PyTorch also of float16: those are computed as f32. */
-static hlo_value part(hlo_builder *b, hlo_value x) { return x && x->dtype != DTYPE_F64 ? hlo_convert(b, x, DTYPE_F32) : x; }
+static hlo_value part(hlo_builder *b, hlo_value x) {
+    return x && x->dtype != DTYPE_F64 ? hlo_convert(b, x, DTYPE_F32) : x;
+}
 
-static hlo_value from_parts(hlo_builder *b, hlo_value re, hlo_value im) { return hlo_complex(b, part(b, re), part(b, im)); }
+static hlo_value from_parts(hlo_builder *b, hlo_value re, hlo_value im) {
+    return hlo_complex(b, part(b, re), part(b, im));
+}
 
 static hlo_value polar(hlo_builder *b, hlo_value length, hlo_value angle) {
     length = part(b, length);
@@ -27,13 +31,12 @@ static hlo_value imaginary_part(hlo_builder *b, hlo_value x) {
     return hlo_fail(b, STATUS_RUNTIME, "imag is not implemented for tensors with non-complex dtypes.");
 }
 
-const op_row ops_complex[] = {
-    {"aten::angle", PROMOTE_REAL, .unary = angle},
-    {"aten::_conj_physical", PROMOTE_NONE, .unary = conjugate},
-    {"aten::conj_physical", PROMOTE_NONE, .unary = conjugate},
-    {"prims::conj_physical", PROMOTE_NONE, .unary = conjugate},
-    {"aten::complex", PROMOTE_NONE, .binary = from_parts},
-    {"aten::polar", PROMOTE_NONE, .binary = polar},
-    {"aten::real", PROMOTE_NONE, .unary = real_part},
-    {"aten::imag", PROMOTE_NONE, .unary = imaginary_part},
-    {NULL}};
+const op_row ops_complex[] = {{"aten::angle", PROMOTE_REAL, .unary = angle},
+                              {"aten::_conj_physical", PROMOTE_NONE, .unary = conjugate},
+                              {"aten::conj_physical", PROMOTE_NONE, .unary = conjugate},
+                              {"prims::conj_physical", PROMOTE_NONE, .unary = conjugate},
+                              {"aten::complex", PROMOTE_NONE, .binary = from_parts},
+                              {"aten::polar", PROMOTE_NONE, .binary = polar},
+                              {"aten::real", PROMOTE_NONE, .unary = real_part},
+                              {"aten::imag", PROMOTE_NONE, .unary = imaginary_part},
+                              {NULL}};

@@ -1,6 +1,6 @@
 /* Convolutions of any number of spatial dimensions, transposed ones, and their gradients.
- * The gradient of the input is the transposed convolution of the result's gradient; that of the kernel is a convolution of the
- * input by the result's gradient with the roles of batch and feature exchanged, groups becoming batch groups. */
+ * The gradient of the input is the transposed convolution of the result's gradient; that of the kernel is a convolution
+ * of the input by the result's gradient with the roles of batch and feature exchanged, groups becoming batch groups. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -18,14 +18,15 @@ static void read_list(lowering *l, int argument, int spatial, int64_t absent, in
     for (int i = 0; i < spatial; i++) out[i] = n == 0 ? absent : given[n == spatial ? i : 0];
 }
 
-/* stride, padding, dilation, transposed, output_padding, groups from argument `first` on. The result's type already tells the
- * output padding. */
+/* stride, padding, dilation, transposed, output_padding, groups from argument `first` on. The result's type already
+ * tells the output padding. */
 static bool read_parameters(lowering *l, int first, hlo_value weight, conv_parameters *p) {
     memset(p, 0, sizeof *p);
     if (!weight) return false;
     p->spatial = weight->rank - 2;
     if (p->spatial < 1 || p->spatial > 6) {
-        hlo_fail(lower_builder(l), STATUS_RUNTIME, "convolution: a weight of rank %d has no spatial dimensions, or too many", weight->rank);
+        hlo_fail(lower_builder(l), STATUS_RUNTIME,
+                 "convolution: a weight of rank %d has no spatial dimensions, or too many", weight->rank);
         return false;
     }
     read_list(l, first, p->spatial, 1, p->stride);
@@ -42,7 +43,8 @@ static int64_t kernel_extent(const conv_parameters *p, hlo_value weight, int i) 
 
 /* ---- real and complex products ---- */
 
-/* Rows are raised to float32 where PyTorch accumulates in it; the operands of a product stay narrow, its result does not. */
+/* Rows are raised to float32 where PyTorch accumulates in it; the operands of a product stay narrow, its result does
+ * not. */
 static hlo_value convolve_real(hlo_builder *b, hlo_value lhs, hlo_value rhs, const hlo_convolution_dims *d) {
     return lhs ? hlo_convolution(b, lhs, rhs, d, dtype_opmath(lhs->dtype)) : NULL;
 }
@@ -57,12 +59,15 @@ static hlo_value convolve(hlo_builder *b, hlo_value lhs, hlo_value rhs, const hl
 
 static bool is_empty(hlo_value v) { return hlo_element_count(v) == 0; }
 
-static hlo_value zeros(hlo_builder *b, dtype t, int rank, const int64_t *dims) { return hlo_constant_int(b, t, rank, dims, 0); }
+static hlo_value zeros(hlo_builder *b, dtype t, int rank, const int64_t *dims) {
+    return hlo_constant_int(b, t, rank, dims, 0);
+}
 
 /* ---- the two directions ---- */
 
 /* input [N, I, ..] by weight [O, I / groups, ..] to spatial sizes `size`. */
-static hlo_value correlate(hlo_builder *b, hlo_value input, hlo_value weight, const conv_parameters *p, const int64_t *size) {
+static hlo_value correlate(hlo_builder *b, hlo_value input, hlo_value weight, const conv_parameters *p,
+                           const int64_t *size) {
     if (!input || !weight) return NULL;
     hlo_convolution_dims d;
     hlo_convolution_dims_init(&d, p->spatial);
@@ -79,7 +84,8 @@ static hlo_value correlate(hlo_builder *b, hlo_value input, hlo_value weight, co
     return convolve(b, input, weight, &d);
 }
 
-/* [groups * I, O, ..] -> [I, groups * O, ..], which is how a grouped convolution wants a kernel whose input comes first. */
+/* [groups * I, O, ..] -> [I, groups * O, ..], which is how a grouped convolution wants a kernel whose input comes
+ * first. */
 static hlo_value group_kernel(hlo_builder *b, hlo_value weight, int64_t groups) {
     if (groups == 1 || !weight) return weight;
     int rank = weight->rank;
@@ -93,7 +99,8 @@ static hlo_value group_kernel(hlo_builder *b, hlo_value weight, int64_t groups) 
 }
 
 /* The transpose of correlate: input [N, I, ..] by weight [I, O / groups, ..] to spatial sizes `size`. */
-static hlo_value correlate_transposed(hlo_builder *b, hlo_value input, hlo_value weight, const conv_parameters *p, const int64_t *size) {
+static hlo_value correlate_transposed(hlo_builder *b, hlo_value input, hlo_value weight, const conv_parameters *p,
+                                      const int64_t *size) {
     if (!input || !weight) return NULL;
     hlo_convolution_dims d;
     hlo_convolution_dims_init(&d, p->spatial);
@@ -115,21 +122,26 @@ static hlo_value correlate_transposed(hlo_builder *b, hlo_value input, hlo_value
     return convolve(b, input, kernel, &d);
 }
 
-static hlo_value run_forward(hlo_builder *b, hlo_value input, hlo_value weight, const conv_parameters *p, const int64_t *size) {
+static hlo_value run_forward(hlo_builder *b, hlo_value input, hlo_value weight, const conv_parameters *p,
+                             const int64_t *size) {
     return p->transposed ? correlate_transposed(b, input, weight, p, size) : correlate(b, input, weight, p, size);
 }
 
 static hlo_value conjugate(hlo_builder *b, hlo_value x) { return x && dtype_is_complex(x->dtype) ? hlo_conj(b, x) : x; }
 
-static hlo_value input_gradient(hlo_builder *b, hlo_value grad, hlo_value input, hlo_value weight, const conv_parameters *p) {
+static hlo_value input_gradient(hlo_builder *b, hlo_value grad, hlo_value input, hlo_value weight,
+                                const conv_parameters *p) {
     if (!input || !weight) return NULL;
     weight = conjugate(b, weight);
-    return p->transposed ? correlate(b, grad, weight, p, input->dims + 2) : correlate_transposed(b, grad, weight, p, input->dims + 2);
+    return p->transposed ? correlate(b, grad, weight, p, input->dims + 2)
+                         : correlate_transposed(b, grad, weight, p, input->dims + 2);
 }
 
-/* sum over batch and positions of small[n, o, i] * large[n, c, i * stride + k * dilation - padding], as [o, c / groups, k].
- * A convolution has `large` = its input and `small` = its result's gradient; a transposed one the other way round. */
-static hlo_value weight_gradient(hlo_builder *b, hlo_value grad, hlo_value input, hlo_value weight, const conv_parameters *p) {
+/* sum over batch and positions of small[n, o, i] * large[n, c, i * stride + k * dilation - padding], as [o, c / groups,
+ * k]. A convolution has `large` = its input and `small` = its result's gradient; a transposed one the other way round.
+ */
+static hlo_value weight_gradient(hlo_builder *b, hlo_value grad, hlo_value input, hlo_value weight,
+                                 const conv_parameters *p) {
     if (!grad || !input || !weight) return NULL;
     hlo_value large = p->transposed ? grad : input, small = p->transposed ? input : grad;
     if (is_empty(large) || is_empty(small) || is_empty(weight))
@@ -150,8 +162,10 @@ static hlo_value weight_gradient(hlo_builder *b, hlo_value grad, hlo_value input
     d.out_batch = 1;
     d.out_feature = 0;
     d.batch_groups = p->groups;
-    if (p->transposed) small = conjugate(b, small);
-    else large = conjugate(b, large);
+    if (p->transposed)
+        small = conjugate(b, small);
+    else
+        large = conjugate(b, large);
     return convolve(b, large, small, &d);
 }
 

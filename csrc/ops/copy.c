@@ -8,16 +8,15 @@ static void lower_fill(lowering *l) { result_set(l, 0, arg_number(l, 1, result_d
 
 static void lower_zero(lowering *l) { result_set(l, 0, hlo_scalar(lower_builder(l), result_dtype(l, 0), 0)); }
 
-const op_row ops_copy[] = {
-    {"aten::copy", PROMOTE_NONE, .lower = lower_copy},
-    {"aten::_to_copy", PROMOTE_NONE, .lower = lower_identity},
-    {"aten::clone", PROMOTE_NONE, .lower = lower_identity},
-    {"aten::contiguous", PROMOTE_NONE, .lower = lower_identity},
-    {"prims::clone", PROMOTE_NONE, .lower = lower_identity},
-    {"prims::copy_strided", PROMOTE_NONE, .lower = lower_identity},
-    {"prims::convert_element_type", PROMOTE_NONE, .lower = lower_identity},
-    {"aten::fill.Scalar", PROMOTE_NONE, .lower = lower_fill},
-    {"aten::fill.Tensor", PROMOTE_NONE, .lower = lower_fill},
-    {"prims::fill", PROMOTE_NONE, .lower = lower_fill},
-    {"aten::zero", PROMOTE_NONE, .lower = lower_zero},
-    {NULL}};
+const op_row ops_copy[] = {{"aten::copy", PROMOTE_NONE, .lower = lower_copy},
+                           {"aten::_to_copy", PROMOTE_NONE, .lower = lower_identity},
+                           {"aten::clone", PROMOTE_NONE, .lower = lower_identity},
+                           {"aten::contiguous", PROMOTE_NONE, .lower = lower_identity},
+                           {"prims::clone", PROMOTE_NONE, .lower = lower_identity},
+                           {"prims::copy_strided", PROMOTE_NONE, .lower = lower_identity},
+                           {"prims::convert_element_type", PROMOTE_NONE, .lower = lower_identity},
+                           {"aten::fill.Scalar", PROMOTE_NONE, .lower = lower_fill},
+                           {"aten::fill.Tensor", PROMOTE_NONE, .lower = lower_fill},
+                           {"prims::fill", PROMOTE_NONE, .lower = lower_fill},
+                           {"aten::zero", PROMOTE_NONE, .lower = lower_zero},
+                           {NULL}};

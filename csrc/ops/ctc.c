@@ -1,5 +1,6 @@
-/* Connectionist temporal classification (Graves et al., 2006): the forward and backward recursions over the extended labels
- * blank, l1, blank, l2, ..., blank, as loops over time. Everything is [batch N, states S] with S = 2 * longest target + 1. */
+/* Connectionist temporal classification (Graves et al., 2006): the forward and backward recursions over the extended
+ * labels blank, l1, blank, l2, ..., blank, as loops over time. Everything is [batch N, states S] with S = 2 * longest
+ * target + 1. */
 #include <math.h>
 
 #include "ops/indexing.h"
@@ -41,7 +42,8 @@ static hlo_value read_targets(hlo_builder *b, hlo_value targets, hlo_value lengt
     int64_t dims[2] = {batch, longest};
     if (longest == 0 || hlo_element_count(targets) == 0) return index_zeros(b, DTYPE_I32, 2, dims);
     if (targets->rank == 2) {
-        if (targets->dims[1] < longest) return hlo_fail(b, STATUS_RUNTIME, "targets have less columns than the longest target");
+        if (targets->dims[1] < longest)
+            return hlo_fail(b, STATUS_RUNTIME, "targets have less columns than the longest target");
         return hlo_slice_dim(b, targets, 1, 0, longest, 1);
     }
     hlo_value start = hlo_subtract(b, scan_reduction(b, HLO_REDUCE_ADD, lengths, 0), lengths);
@@ -118,7 +120,8 @@ static hlo_value forward_step(hlo_builder *b, const ctc *c, hlo_value t, hlo_val
     hlo_value nothing = hlo_scalar(b, alpha->dtype, -INFINITY);
     hlo_value skip = hlo_select(b, c->may_skip, shift_states(b, alpha, 2, nothing), nothing);
     hlo_value next = log_add(b, alpha, shift_states(b, alpha, 1, nothing), skip);
-    next = hlo_select(b, hlo_eq(b, t, i32(b, 0)), hlo_select(b, first_states(b, c), hlo_like(b, alpha, 0), nothing), next);
+    next =
+        hlo_select(b, hlo_eq(b, t, i32(b, 0)), hlo_select(b, first_states(b, c), hlo_like(b, alpha, 0), nothing), next);
     return hlo_add(b, next, at_time(b, c->emission, t));
 }
 
@@ -136,7 +139,11 @@ static hlo_value backward_step(hlo_builder *b, const ctc *c, hlo_value t, hlo_va
 }
 
 typedef hlo_value (*ctc_step)(hlo_builder *b, const ctc *c, hlo_value t, hlo_value previous);
-typedef struct { const ctc *c; ctc_step step; bool backward; } ctc_run;
+typedef struct {
+    const ctc *c;
+    ctc_step step;
+    bool backward;
+} ctc_run;
 
 /* state: the last step's [N, S], and all steps' [T, N, S]. */
 static void run_step(hlo_builder *b, const void *context, hlo_value at, hlo_value *state) {
@@ -158,7 +165,8 @@ static hlo_value run_steps(hlo_builder *b, const ctc *c, ctc_step step, bool bac
 
 static hlo_value swap_time_and_batch(hlo_builder *b, hlo_value x) { return hlo_transpose(b, x, (int64_t[]){1, 0, 2}); }
 
-/* (log_probs, targets, input_lengths, target_lengths, blank, zero_infinity) -> neg_log_likelihood[N], log_alpha[N, T, S] */
+/* (log_probs, targets, input_lengths, target_lengths, blank, zero_infinity) -> neg_log_likelihood[N], log_alpha[N, T,
+ * S] */
 static void lower_ctc_loss(lowering *l) {
     hlo_builder *b = lower_builder(l);
     ctc c = read_ctc(l, 0, 4, result_rank(l, 1) == 3 ? result_dims(l, 1)[2] : 1);

@@ -60,7 +60,9 @@ static hlo_value distance_slope(hlo_builder *b, hlo_value z, hlo_value g, hlo_va
     hlo_value zero = hlo_like(b, z, 0), sign = hlo_sign(b, z), size = hlo_abs(b, z);
     if (p == 0) return zero;
     if (p == 1) return hlo_multiply(b, g, sign);
-    if (isinf(p)) return hlo_multiply(b, hlo_multiply(b, g, sign), hlo_convert(b, hlo_eq(b, size, distance), z ? z->dtype : DTYPE_F32));
+    if (isinf(p))
+        return hlo_multiply(b, hlo_multiply(b, g, sign),
+                            hlo_convert(b, hlo_eq(b, size, distance), z ? z->dtype : DTYPE_F32));
     hlo_value slope;
     if (p == 2) {
         slope = hlo_divide(b, hlo_multiply(b, g, z), distance);
@@ -73,7 +75,8 @@ static hlo_value distance_slope(hlo_builder *b, hlo_value z, hlo_value g, hlo_va
 }
 
 /* Sum over the rows of x2 of the slopes: the gradient of x1. g and distance are [..., P, R]. */
-static hlo_value distance_gradient(hlo_builder *b, hlo_value x1, hlo_value x2, hlo_value g, hlo_value distance, double p) {
+static hlo_value distance_gradient(hlo_builder *b, hlo_value x1, hlo_value x2, hlo_value g, hlo_value distance,
+                                   double p) {
     hlo_value z = differences(b, x1, x2);
     if (!z || !g || !distance) return NULL;
     g = hlo_unsqueeze_dim(b, g, g->rank);
@@ -86,7 +89,8 @@ static hlo_value distance_gradient(hlo_builder *b, hlo_value x1, hlo_value x2, h
 /* (grad, x1, x2, p, cdist) */
 static void lower_cdist_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
-    hlo_value y = distance_gradient(b, arg_tensor(l, 1), arg_tensor(l, 2), arg_tensor(l, 0), arg_tensor(l, 4), arg_float(l, 3));
+    hlo_value y =
+        distance_gradient(b, arg_tensor(l, 1), arg_tensor(l, 2), arg_tensor(l, 0), arg_tensor(l, 4), arg_float(l, 3));
     if (y) result_set(l, 0, sum_to(b, y, result_rank(l, 0), result_dims(l, 0)));
 }
 

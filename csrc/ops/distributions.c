@@ -1,5 +1,5 @@
-/* Random tensors: uniform bits shaped into PyTorch's distributions. The transformations are those of the CPU's generator
- * (aten/src/ATen/core/TransformationHelper.h), the bits are not. Samplers that reject are in rejection.c. */
+/* Random tensors: uniform bits shaped into PyTorch's distributions. The transformations are those of the CPU's
+ * generator (aten/src/ATen/core/TransformationHelper.h), the bits are not. Samplers that reject are in rejection.c. */
 #include "ops/formula.h"
 #include "ops/lowering.h"
 #include "ops/scan.h"
@@ -54,7 +54,9 @@ static hlo_value scaled_normal(lowering *l, int mean, int deviation) {
 }
 static void lower_normal(lowering *l) { result_set(l, 0, scaled_normal(l, 1, 2)); }
 static void lower_normal_of_two(lowering *l) { result_set(l, 0, scaled_normal(l, 0, 1)); }
-static void lower_log_normal(lowering *l) { result_set(l, 0, hlo_exponential(lower_builder(l), scaled_normal(l, 1, 2))); }
+static void lower_log_normal(lowering *l) {
+    result_set(l, 0, hlo_exponential(lower_builder(l), scaled_normal(l, 1, 2)));
+}
 
 /* ---- by inversion ---- */
 
@@ -84,7 +86,8 @@ static void lower_cauchy(lowering *l) {
 static hlo_value coin(lowering *l, hlo_value p) {
     if (!p) return NULL;
     dtype t = draw_type(p->dtype);
-    return hlo_lt(lower_builder(l), random_uniform(l, t, result_rank(l, 0), result_dims(l, 0)), hlo_convert(lower_builder(l), p, t));
+    return hlo_lt(lower_builder(l), random_uniform(l, t, result_rank(l, 0), result_dims(l, 0)),
+                  hlo_convert(lower_builder(l), p, t));
 }
 
 static void lower_bernoulli(lowering *l) { result_set(l, 0, coin(l, arg_tensor(l, 0))); }
@@ -138,20 +141,28 @@ static void whole_numbers(lowering *l, int64_t low, uint64_t range) {
 
 static void whole_numbers_below(lowering *l, int64_t low, int64_t high) {
     if (low >= high)
-        hlo_fail(lower_builder(l), STATUS_RUNTIME, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)low,
+        hlo_fail(lower_builder(l), STATUS_RUNTIME,
+                 "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)low,
                  (long long)high);
-    else whole_numbers(l, low, (uint64_t)high - (uint64_t)low);
+    else
+        whole_numbers(l, low, (uint64_t)high - (uint64_t)low);
 }
 
 /* The largest number that random_() gives: of floats the largest up to which all whole numbers are exact. */
 static int64_t largest_whole(dtype t) {
     switch (t) {
-        case DTYPE_BOOL: return 1;
-        case DTYPE_F64: return INT64_C(1) << 53;
-        case DTYPE_F16: return INT64_C(1) << 11;
-        case DTYPE_BF16: return INT64_C(1) << 8;
-        case DTYPE_F32: return INT64_C(1) << 24;
-        case DTYPE_U64: return INT64_MAX;
+        case DTYPE_BOOL:
+            return 1;
+        case DTYPE_F64:
+            return INT64_C(1) << 53;
+        case DTYPE_F16:
+            return INT64_C(1) << 11;
+        case DTYPE_BF16:
+            return INT64_C(1) << 8;
+        case DTYPE_F32:
+            return INT64_C(1) << 24;
+        case DTYPE_U64:
+            return INT64_MAX;
         default: {
             int bits = dtype_bits(t) - (dtype_is_signed(t) ? 1 : 0);
             return bits >= 63 ? INT64_MAX : (INT64_C(1) << bits) - 1;
@@ -163,8 +174,10 @@ static void lower_random(lowering *l) { whole_numbers(l, 0, (uint64_t)largest_wh
 static void lower_random_to(lowering *l) { whole_numbers_below(l, 0, arg_int(l, 1)); }
 static void lower_random_from(lowering *l) {
     int64_t low = arg_int(l, 1);
-    if (arg_given(l, 2)) whole_numbers_below(l, low, arg_int(l, 2));
-    else whole_numbers(l, low, (uint64_t)largest_whole(result_dtype(l, 0)) - (uint64_t)low + 1);
+    if (arg_given(l, 2))
+        whole_numbers_below(l, low, arg_int(l, 2));
+    else
+        whole_numbers(l, low, (uint64_t)largest_whole(result_dtype(l, 0)) - (uint64_t)low + 1);
 }
 
 static void lower_randint(lowering *l) { whole_numbers_below(l, 0, arg_int(l, 0)); }
@@ -193,8 +206,8 @@ static void lower_randperm(lowering *l) {
 
 /* ---- multinomial ---- */
 
-/* Without replacement: the categories that arrive first in a race of exponential clocks of rates p (Efraimidis and Spirakis,
- * "Weighted random sampling with a reservoir", 2006). */
+/* Without replacement: the categories that arrive first in a race of exponential clocks of rates p (Efraimidis and
+ * Spirakis, "Weighted random sampling with a reservoir", 2006). */
 static hlo_value race(lowering *l, hlo_value p, int64_t samples) {
     hlo_builder *b = lower_builder(l);
     hlo_value u = ADDK(random_uniform(l, DTYPE_F32, p->rank, p->dims), 0x1p-25), times, order;
@@ -226,12 +239,16 @@ static void lower_multinomial(lowering *l) {
         return;
     }
     int64_t samples = arg_int(l, 1);
-    if (arg_bool(l, 2)) result_set(l, 0, lottery(l, p));
-    else if (samples <= p->dims[p->rank - 1]) result_set(l, 0, race(l, p, samples));
-    else hlo_fail(b, STATUS_RUNTIME, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (arg_bool(l, 2))
+        result_set(l, 0, lottery(l, p));
+    else if (samples <= p->dims[p->rank - 1])
+        result_set(l, 0, race(l, p, samples));
+    else
+        hlo_fail(b, STATUS_RUNTIME, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
 }
 
-#define RANDOM(name, function) {"aten::" name, PROMOTE_NONE, OP_RANDOM, .lower = function}
+#define RANDOM(name, function) \
+    { "aten::" name, PROMOTE_NONE, OP_RANDOM, .lower = function }
 #define GENERATOR_TOO(name, function) RANDOM(name, function), RANDOM(name ".generator", function)
 
 const op_row ops_distributions[] = {

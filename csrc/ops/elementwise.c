@@ -12,12 +12,25 @@ bool math_is_floating(hlo_value x) { return x && dtype_is_float(x->dtype); }
 bool math_is_complex(hlo_value x) { return x && dtype_is_complex(x->dtype); }
 
 static const char *scalar_type_name(dtype t) {
-    static const char *const names[DTYPE_COUNT] = {
-        [DTYPE_BOOL] = "Bool", [DTYPE_U8] = "Byte", [DTYPE_I8] = "Char", [DTYPE_U16] = "UInt16", [DTYPE_I16] = "Short",
-        [DTYPE_U32] = "UInt32", [DTYPE_I32] = "Int", [DTYPE_U64] = "UInt64", [DTYPE_I64] = "Long",
-        [DTYPE_F8E4M3FN] = "Float8_e4m3fn", [DTYPE_F8E5M2] = "Float8_e5m2", [DTYPE_F8E4M3FNUZ] = "Float8_e4m3fnuz",
-        [DTYPE_F8E5M2FNUZ] = "Float8_e5m2fnuz", [DTYPE_F16] = "Half", [DTYPE_BF16] = "BFloat16", [DTYPE_F32] = "Float",
-        [DTYPE_F64] = "Double", [DTYPE_C64] = "ComplexFloat", [DTYPE_C128] = "ComplexDouble"};
+    static const char *const names[DTYPE_COUNT] = {[DTYPE_BOOL] = "Bool",
+                                                   [DTYPE_U8] = "Byte",
+                                                   [DTYPE_I8] = "Char",
+                                                   [DTYPE_U16] = "UInt16",
+                                                   [DTYPE_I16] = "Short",
+                                                   [DTYPE_U32] = "UInt32",
+                                                   [DTYPE_I32] = "Int",
+                                                   [DTYPE_U64] = "UInt64",
+                                                   [DTYPE_I64] = "Long",
+                                                   [DTYPE_F8E4M3FN] = "Float8_e4m3fn",
+                                                   [DTYPE_F8E5M2] = "Float8_e5m2",
+                                                   [DTYPE_F8E4M3FNUZ] = "Float8_e4m3fnuz",
+                                                   [DTYPE_F8E5M2FNUZ] = "Float8_e5m2fnuz",
+                                                   [DTYPE_F16] = "Half",
+                                                   [DTYPE_BF16] = "BFloat16",
+                                                   [DTYPE_F32] = "Float",
+                                                   [DTYPE_F64] = "Double",
+                                                   [DTYPE_C64] = "ComplexFloat",
+                                                   [DTYPE_C128] = "ComplexDouble"};
     return t < DTYPE_COUNT && names[t] ? names[t] : "Undefined";
 }
 
@@ -27,7 +40,9 @@ hlo_value math_not_implemented(hlo_builder *b, const char *kernel, dtype t) {
 
 bool math_require(hlo_builder *b, hlo_value x, int kinds, const char *kernel) {
     if (!x) return false;
-    static const int kind_bit[] = {[DTYPE_KIND_BOOL] = KIND_BOOL, [DTYPE_KIND_INT] = KIND_INT, [DTYPE_KIND_FLOAT] = KIND_FLOAT,
+    static const int kind_bit[] = {[DTYPE_KIND_BOOL] = KIND_BOOL,
+                                   [DTYPE_KIND_INT] = KIND_INT,
+                                   [DTYPE_KIND_FLOAT] = KIND_FLOAT,
                                    [DTYPE_KIND_COMPLEX] = KIND_COMPLEX};
     if (kind_bit[dtype_get_kind(x->dtype)] & kinds) return true;
     math_not_implemented(b, kernel, x->dtype);

@@ -25,7 +25,8 @@ hlo_value math_sign_bit(hlo_builder *b, hlo_value x); /* bool; floats by their b
 hlo_value math_copy_sign(hlo_builder *b, hlo_value magnitude, hlo_value sign);
 hlo_value math_sign(hlo_builder *b, hlo_value x); /* PyTorch's: 0 for NaN, +0 for -0 */
 hlo_value math_power_of_two(hlo_builder *b, hlo_value exponent);
-/* Python's % and //, with the CPU kernel's rounding of nearly exact quotients (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp). */
+/* Python's % and //, with the CPU kernel's rounding of nearly exact quotients
+ * (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp). */
 hlo_value math_modulo(hlo_builder *b, hlo_value x, hlo_value y);
 hlo_value math_floor_divide(hlo_builder *b, hlo_value x, hlo_value y);
 hlo_value math_digamma(hlo_builder *b, hlo_value x);
@@ -42,11 +43,17 @@ enum { KIND_BOOL = 1, KIND_INT = 2, KIND_FLOAT = 4, KIND_COMPLEX = 8 };
 bool math_require(hlo_builder *b, hlo_value x, int kinds, const char *kernel);
 
 /* Rows. `name` without namespace. */
-#define ROW_UNARY(name, rule, extra, function) {"aten::" name, rule, OP_OPMATH | (extra), .unary = function, .meta = META_ELEMENTWISE}
-#define ROW_BINARY(name, rule, extra, function) {"aten::" name, rule, OP_OPMATH | (extra), .binary = function, .meta = META_ELEMENTWISE}
-#define ROW_LOWER(name, rule, extra, function) {"aten::" name, rule, OP_OPMATH | (extra), .lower = function}
-#define PRIM_UNARY(name, rule, extra, function) {"prims::" name, rule, OP_OPMATH | (extra), .unary = function}
-#define PRIM_BINARY(name, rule, extra, function) {"prims::" name, rule, OP_OPMATH | (extra), .binary = function}
-#define PRIM_LOWER(name, rule, extra, function) {"prims::" name, rule, OP_OPMATH | (extra), .lower = function}
+#define ROW_UNARY(name, rule, extra, function) \
+    { "aten::" name, rule, OP_OPMATH | (extra), .unary = function, .meta = META_ELEMENTWISE }
+#define ROW_BINARY(name, rule, extra, function) \
+    { "aten::" name, rule, OP_OPMATH | (extra), .binary = function, .meta = META_ELEMENTWISE }
+#define ROW_LOWER(name, rule, extra, function) \
+    { "aten::" name, rule, OP_OPMATH | (extra), .lower = function }
+#define PRIM_UNARY(name, rule, extra, function) \
+    { "prims::" name, rule, OP_OPMATH | (extra), .unary = function }
+#define PRIM_BINARY(name, rule, extra, function) \
+    { "prims::" name, rule, OP_OPMATH | (extra), .binary = function }
+#define PRIM_LOWER(name, rule, extra, function) \
+    { "prims::" name, rule, OP_OPMATH | (extra), .lower = function }
 
 #endif

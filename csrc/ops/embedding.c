@@ -18,14 +18,16 @@ static void lower_embedding(lowering *l) {
 /* How often each of `rows` indices occurs, and that count for every index. */
 static hlo_value frequencies(hlo_builder *b, hlo_value index, int64_t rows, dtype t) {
     if (!index) return NULL;
-    hlo_value counts = index_put_slices(b, index_zeros(b, t, 1, &rows), 0, index, hlo_constant_int(b, t, 1, index->dims, 1), INDEX_ADD);
+    hlo_value counts = index_put_slices(b, index_zeros(b, t, 1, &rows), 0, index,
+                                        hlo_constant_int(b, t, 1, index->dims, 1), INDEX_ADD);
     return index_take(b, counts, 0, index);
 }
 
 /* The rows of padding_idx (none if negative) get an index past the end, which a scatter drops. */
 static hlo_value drop_padding(hlo_builder *b, hlo_value index, int64_t padding, int64_t rows) {
     if (!index || padding < 0) return index;
-    return hlo_select(b, hlo_eq(b, index, hlo_like(b, index, (double)padding)), hlo_like(b, index, (double)rows), index);
+    return hlo_select(b, hlo_eq(b, index, hlo_like(b, index, (double)padding)), hlo_like(b, index, (double)rows),
+                      index);
 }
 
 static hlo_value scale_rows(hlo_builder *b, hlo_value rows, hlo_value scale, hlo_binary_fn op) {
@@ -34,7 +36,8 @@ static hlo_value scale_rows(hlo_builder *b, hlo_value rows, hlo_value scale, hlo
     return op(b, rows, hlo_broadcast_in_dim(b, scale, rows->rank, rows->dims, &map));
 }
 
-/* Few rows: one-hot [rows, n] times the gradient [n, width] keeps matrix units busy, where a scatter would go index by index. */
+/* Few rows: one-hot [rows, n] times the gradient [n, width] keeps matrix units busy, where a scatter would go index by
+ * index. */
 static bool prefers_one_hot(int64_t rows, int64_t count) { return rows <= 1024 && count >= 64; }
 
 static hlo_value add_rows(hlo_builder *b, hlo_value index, hlo_value grad, int64_t rows) {
@@ -63,7 +66,8 @@ static void lower_embedding_dense_backward(lowering *l) {
     result_set(l, 0, add_rows(b, drop_padding(b, index, arg_int_or(l, 3, -1), rows), grad, rows));
 }
 
-/* Rows that `indices` names and whose norm is above max_norm are scaled to it (by max_norm / (norm + 1e-7), as PyTorch does). */
+/* Rows that `indices` names and whose norm is above max_norm are scaled to it (by max_norm / (norm + 1e-7), as PyTorch
+ * does). */
 static void lower_embedding_renorm(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value table = arg_tensor(l, 0), index = arg_tensor(l, 1), norm;
@@ -71,9 +75,12 @@ static void lower_embedding_renorm(lowering *l) {
     int64_t rows = table->dims[0], width = 1, count = hlo_element_count(index);
     double p = arg_float(l, 3);
     hlo_value size = hlo_abs(b, table);
-    if (p == 1) norm = hlo_reduce(b, HLO_REDUCE_ADD, size, 1, &width);
-    else if (p == 2) norm = hlo_sqrt(b, hlo_reduce(b, HLO_REDUCE_ADD, hlo_multiply(b, table, table), 1, &width));
-    else if (p > 1e308) norm = hlo_reduce(b, HLO_REDUCE_MAXIMUM, size, 1, &width);
+    if (p == 1)
+        norm = hlo_reduce(b, HLO_REDUCE_ADD, size, 1, &width);
+    else if (p == 2)
+        norm = hlo_sqrt(b, hlo_reduce(b, HLO_REDUCE_ADD, hlo_multiply(b, table, table), 1, &width));
+    else if (p > 1e308)
+        norm = hlo_reduce(b, HLO_REDUCE_MAXIMUM, size, 1, &width);
     else {
         hlo_value powers = hlo_reduce(b, HLO_REDUCE_ADD, hlo_power(b, size, hlo_scalar(b, size->dtype, p)), 1, &width);
         norm = hlo_power(b, powers, hlo_scalar(b, size->dtype, 1 / p));
@@ -102,7 +109,10 @@ static hlo_value bag_of_index(hlo_builder *b, hlo_value offsets, int64_t n, int6
     return count ? hlo_subtract(b, count, hlo_like(b, count, 1)) : NULL;
 }
 
-typedef struct { hlo_value table, index, bag, used; int64_t rows, width, n, bags; } bags;
+typedef struct {
+    hlo_value table, index, bag, used;
+    int64_t rows, width, n, bags;
+} bags;
 
 /* The largest value of each bag and the index it came from; an empty bag gives 0 and index 0. */
 static void bag_maximum(lowering *l, const bags *e, hlo_value values, hlo_value sizes) {
@@ -162,7 +172,8 @@ static void lower_embedding_bag(lowering *l) {
     result_set(l, 0, sum);
 }
 
-/* (grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx) */
+/* (grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights,
+ * padding_idx) */
 static void lower_embedding_bag_dense_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value grad = arg_tensor(l, 0), index = arg_tensor(l, 1), bag = arg_tensor(l, 2), sizes = arg_tensor(l, 3);
@@ -188,7 +199,8 @@ static void lower_embedding_bag_dense_backward(lowering *l) {
     result_set(l, 0, add_rows(b, drop_padding(b, index, arg_int_or(l, 9, -1), rows), g, rows));
 }
 
-/* (grad, weight, indices, offsets, offset2bag, mode, padding_idx): each weight's gradient is <its bag's gradient, its row>. */
+/* (grad, weight, indices, offsets, offset2bag, mode, padding_idx): each weight's gradient is <its bag's gradient, its
+ * row>. */
 static void lower_embedding_bag_weights_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value grad = arg_tensor(l, 0), table = arg_tensor(l, 1), index = arg_tensor(l, 2);
@@ -210,6 +222,7 @@ const op_row ops_embedding[] = {
     {"aten::_embedding_bag", PROMOTE_NONE, OP_OPMATH, .lower = lower_embedding_bag},
     {"aten::_embedding_bag_forward_only", PROMOTE_NONE, OP_OPMATH, .lower = lower_embedding_bag},
     {"aten::_embedding_bag_dense_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_embedding_bag_dense_backward},
-    {"aten::_embedding_bag_per_sample_weights_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_embedding_bag_weights_backward},
+    {"aten::_embedding_bag_per_sample_weights_backward", PROMOTE_NONE, OP_OPMATH,
+     .lower = lower_embedding_bag_weights_backward},
     {0},
 };

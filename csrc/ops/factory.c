@@ -5,7 +5,8 @@
 #include "ops/indexing.h"
 
 static hlo_value splat(lowering *l, double v) {
-    return hlo_broadcast_to(lower_builder(l), hlo_scalar(lower_builder(l), result_dtype(l, 0), v), result_rank(l, 0), result_dims(l, 0));
+    return hlo_broadcast_to(lower_builder(l), hlo_scalar(lower_builder(l), result_dtype(l, 0), v), result_rank(l, 0),
+                            result_dims(l, 0));
 }
 
 static void lower_zeros(lowering *l) { result_set(l, 0, splat(l, 0)); }
@@ -30,8 +31,8 @@ static void arithmetic_sequence(lowering *l, int start, int step) {
         return;
     }
     double first, increment;
-    bool small = !dtype_is_int(t) && t != DTYPE_F64 && (start < 0 || arg_constant(l, start, &first)) &&
-                 (step < 0 || arg_constant(l, step, &increment));
+    bool small = !dtype_is_int(t) && t != DTYPE_F64 && (start < 0 || arg_fixed(l, start, &first)) &&
+                 (step < 0 || arg_fixed(l, step, &increment));
     if (small) {
         if (start < 0) first = 0;
         if (step < 0) increment = 1;
@@ -81,17 +82,22 @@ static hlo_value column_less_row(hlo_builder *b, int rank, const int64_t *dims) 
 }
 
 static void lower_eye(lowering *l) {
-    if (result_rank(l, 0) == 2) result_set(l, 0, math_compare(lower_builder(l), HLO_EQ, column_less_row(lower_builder(l), 2, result_dims(l, 0)), 0));
+    if (result_rank(l, 0) == 2)
+        result_set(l, 0,
+                   math_compare(lower_builder(l), HLO_EQ, column_less_row(lower_builder(l), 2, result_dims(l, 0)), 0));
 }
 
-static double clamp_diagonal(int64_t diagonal) { return diagonal > INT32_MAX ? INT32_MAX : diagonal < -INT32_MAX ? -INT32_MAX : (double)diagonal; }
+static double clamp_diagonal(int64_t diagonal) {
+    return diagonal > INT32_MAX ? INT32_MAX : diagonal < -INT32_MAX ? -INT32_MAX : (double)diagonal;
+}
 
 static void triangle(lowering *l, hlo_direction keep) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
     if (!x) return;
     if (x->rank < 2) {
-        hlo_fail(b, STATUS_RUNTIME, "%s: input tensor must have at least 2 dimensions", keep == HLO_LE ? "tril" : "triu");
+        hlo_fail(b, STATUS_RUNTIME, "%s: input tensor must have at least 2 dimensions",
+                 keep == HLO_LE ? "tril" : "triu");
         return;
     }
     hlo_value kept = math_compare(b, keep, column_less_row(b, x->rank, x->dims), clamp_diagonal(arg_int_or(l, 1, 0)));
@@ -141,7 +147,8 @@ static void lower_triu_indices(lowering *l) { triangle_indices(l, false); }
 static hlo_value window_angle(lowering *l, dtype t, double *period) {
     bool periodic = !arg_given(l, 1) || arg_bool(l, 1);
     *period = (double)(length(l) - (periodic ? 0 : 1));
-    return hlo_multiply(lower_builder(l), positions(l, t), hlo_scalar(lower_builder(l), t, *period > 0 ? 2 * M_PI / *period : 0));
+    return hlo_multiply(lower_builder(l), positions(l, t),
+                        hlo_scalar(lower_builder(l), t, *period > 0 ? 2 * M_PI / *period : 0));
 }
 
 static void cosine_window(lowering *l, double a0, double a1, double a2) {
@@ -176,63 +183,65 @@ static void lower_bartlett(lowering *l) {
     result_set(l, 0, IF(LEK(ratio, 1), ratio, SUBFROM(2, ratio)));
 }
 
-#define FACTORY(name, function) {"aten::" name, PROMOTE_NONE, .lower = function}
-#define SEQUENCE(name, function) {"aten::" name, PROMOTE_NONE, OP_SIZE_FROM_NUMBERS, .lower = function}
-#define PRIM(name, function) {"prims::" name, PROMOTE_NONE, .lower = function}
+#define FACTORY(name, function) \
+    { "aten::" name, PROMOTE_NONE, .lower = function }
+#define SEQUENCE(name, function) \
+    { "aten::" name, PROMOTE_NONE, OP_SIZE_FROM_NUMBERS, .lower = function }
+#define PRIM(name, function) \
+    { "prims::" name, PROMOTE_NONE, .lower = function }
 
-const op_row ops_factory[] = {
-    FACTORY("zeros", lower_zeros),
-    FACTORY("zeros_like", lower_zeros),
-    FACTORY("new_zeros", lower_zeros),
-    FACTORY("_efficientzerotensor", lower_zeros),
-    FACTORY("ones", lower_ones),
-    FACTORY("ones_like", lower_ones),
-    FACTORY("new_ones", lower_ones),
-    FACTORY("full", lower_full),
-    FACTORY("full_like", lower_full),
-    FACTORY("new_full", lower_new_full),
-    FACTORY("scalar_tensor", lower_scalar_tensor),
-    /* Memory that nobody has written reads as zeros. */
-    FACTORY("empty.memory_format", lower_zeros),
-    FACTORY("empty_strided", lower_zeros),
-    FACTORY("empty_permuted", lower_zeros),
-    FACTORY("empty_like", lower_zeros),
-    FACTORY("new_empty", lower_zeros),
-    FACTORY("new_empty_strided", lower_zeros),
-    PRIM("empty", lower_zeros),
-    PRIM("empty_strided", lower_zeros),
-    PRIM("empty_permuted", lower_zeros),
-    PRIM("full", lower_full),
-    PRIM("full_like", lower_full),
-    PRIM("scalar_tensor", lower_scalar_tensor),
-    SEQUENCE("arange", lower_arange),
-    SEQUENCE("arange.start", lower_arange_start),
-    SEQUENCE("arange.start_step", lower_arange_start_step),
-    SEQUENCE("range", lower_arange_start),
-    SEQUENCE("range.step", lower_arange_start_step),
-    PRIM("iota", lower_prims_iota),
-    FACTORY("linspace", lower_linspace),
-    FACTORY("linspace.Tensor_Tensor", lower_linspace),
-    FACTORY("linspace.Tensor_Scalar", lower_linspace),
-    FACTORY("linspace.Scalar_Tensor", lower_linspace),
-    FACTORY("logspace", lower_logspace),
-    FACTORY("logspace.Tensor_Tensor", lower_logspace),
-    FACTORY("logspace.Tensor_Scalar", lower_logspace),
-    FACTORY("logspace.Scalar_Tensor", lower_logspace),
-    FACTORY("eye", lower_eye),
-    FACTORY("eye.m", lower_eye),
-    FACTORY("tril", lower_tril),
-    FACTORY("triu", lower_triu),
-    FACTORY("tril_indices", lower_tril_indices),
-    FACTORY("triu_indices", lower_triu_indices),
-    FACTORY("hann_window", lower_hann),
-    FACTORY("hann_window.periodic", lower_hann),
-    FACTORY("hamming_window", lower_hamming),
-    FACTORY("hamming_window.periodic", lower_hamming),
-    FACTORY("hamming_window.periodic_alpha", lower_hamming_alpha),
-    FACTORY("hamming_window.periodic_alpha_beta", lower_hamming_alpha_beta),
-    FACTORY("blackman_window", lower_blackman),
-    FACTORY("blackman_window.periodic", lower_blackman),
-    FACTORY("bartlett_window", lower_bartlett),
-    FACTORY("bartlett_window.periodic", lower_bartlett),
-    {NULL}};
+const op_row ops_factory[] = {FACTORY("zeros", lower_zeros),
+                              FACTORY("zeros_like", lower_zeros),
+                              FACTORY("new_zeros", lower_zeros),
+                              FACTORY("_efficientzerotensor", lower_zeros),
+                              FACTORY("ones", lower_ones),
+                              FACTORY("ones_like", lower_ones),
+                              FACTORY("new_ones", lower_ones),
+                              FACTORY("full", lower_full),
+                              FACTORY("full_like", lower_full),
+                              FACTORY("new_full", lower_new_full),
+                              FACTORY("scalar_tensor", lower_scalar_tensor),
+                              /* Memory that nobody has written reads as zeros. */
+                              FACTORY("empty.memory_format", lower_zeros),
+                              FACTORY("empty_strided", lower_zeros),
+                              FACTORY("empty_permuted", lower_zeros),
+                              FACTORY("empty_like", lower_zeros),
+                              FACTORY("new_empty", lower_zeros),
+                              FACTORY("new_empty_strided", lower_zeros),
+                              PRIM("empty", lower_zeros),
+                              PRIM("empty_strided", lower_zeros),
+                              PRIM("empty_permuted", lower_zeros),
+                              PRIM("full", lower_full),
+                              PRIM("full_like", lower_full),
+                              PRIM("scalar_tensor", lower_scalar_tensor),
+                              SEQUENCE("arange", lower_arange),
+                              SEQUENCE("arange.start", lower_arange_start),
+                              SEQUENCE("arange.start_step", lower_arange_start_step),
+                              SEQUENCE("range", lower_arange_start),
+                              SEQUENCE("range.step", lower_arange_start_step),
+                              PRIM("iota", lower_prims_iota),
+                              FACTORY("linspace", lower_linspace),
+                              FACTORY("linspace.Tensor_Tensor", lower_linspace),
+                              FACTORY("linspace.Tensor_Scalar", lower_linspace),
+                              FACTORY("linspace.Scalar_Tensor", lower_linspace),
+                              FACTORY("logspace", lower_logspace),
+                              FACTORY("logspace.Tensor_Tensor", lower_logspace),
+                              FACTORY("logspace.Tensor_Scalar", lower_logspace),
+                              FACTORY("logspace.Scalar_Tensor", lower_logspace),
+                              FACTORY("eye", lower_eye),
+                              FACTORY("eye.m", lower_eye),
+                              FACTORY("tril", lower_tril),
+                              FACTORY("triu", lower_triu),
+                              FACTORY("tril_indices", lower_tril_indices),
+                              FACTORY("triu_indices", lower_triu_indices),
+                              FACTORY("hann_window", lower_hann),
+                              FACTORY("hann_window.periodic", lower_hann),
+                              FACTORY("hamming_window", lower_hamming),
+                              FACTORY("hamming_window.periodic", lower_hamming),
+                              FACTORY("hamming_window.periodic_alpha", lower_hamming_alpha),
+                              FACTORY("hamming_window.periodic_alpha_beta", lower_hamming_alpha_beta),
+                              FACTORY("blackman_window", lower_blackman),
+                              FACTORY("blackman_window.periodic", lower_blackman),
+                              FACTORY("bartlett_window", lower_bartlett),
+                              FACTORY("bartlett_window.periodic", lower_bartlett),
+                              {NULL}};

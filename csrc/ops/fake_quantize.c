@@ -1,6 +1,6 @@
 /* Fake quantisation: rounding to a grid of integers and back, and its gradients.
- * q = zero_point + round(x / scale); y = (clamp(q, quant_min, quant_max) - zero_point) * scale; the mask says where q needed no
- * clamping (aten/src/ATen/native/quantized/cpu/kernels/QuantizedOpKernels.cpp). */
+ * q = zero_point + round(x / scale); y = (clamp(q, quant_min, quant_max) - zero_point) * scale; the mask says where q
+ * needed no clamping (aten/src/ATen/native/quantized/cpu/kernels/QuantizedOpKernels.cpp). */
 #include "ops/ops.h"
 
 typedef struct {
@@ -67,7 +67,8 @@ static void lower_per_tensor(lowering *l) {
     set_quantized(l, &q);
 }
 
-/* (self, scale, zero_point, fake_quant_enabled, quant_min, quant_max) -> (output, mask): disabled, everything passes. */
+/* (self, scale, zero_point, fake_quant_enabled, quant_min, quant_max) -> (output, mask): disabled, everything passes.
+ */
 static void lower_per_tensor_switched(lowering *l) {
     hlo_builder *b = lower_builder(l);
     quantizer q = {.x = arg_tensor(l, 0), .axis = -1};
@@ -138,11 +139,15 @@ static void lower_learnable_per_channel_backward(lowering *l) { set_learnable_ba
 
 const op_row ops_fake_quantize[] = {
     {"aten::fake_quantize_per_tensor_affine_cachemask", PROMOTE_NONE, OP_OPMATH, .lower = lower_per_tensor},
-    {"aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", PROMOTE_NONE, OP_OPMATH, .lower = lower_per_tensor_switched},
+    {"aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", PROMOTE_NONE, OP_OPMATH,
+     .lower = lower_per_tensor_switched},
     {"aten::fake_quantize_per_channel_affine_cachemask", PROMOTE_NONE, OP_OPMATH, .lower = lower_per_channel},
     {"aten::_fake_quantize_learnable_per_tensor_affine", PROMOTE_NONE, OP_OPMATH, .lower = lower_learnable_per_tensor},
-    {"aten::_fake_quantize_learnable_per_channel_affine", PROMOTE_NONE, OP_OPMATH, .lower = lower_learnable_per_channel},
-    {"aten::_fake_quantize_learnable_per_tensor_affine_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_learnable_per_tensor_backward},
-    {"aten::_fake_quantize_learnable_per_channel_affine_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_learnable_per_channel_backward},
+    {"aten::_fake_quantize_learnable_per_channel_affine", PROMOTE_NONE, OP_OPMATH,
+     .lower = lower_learnable_per_channel},
+    {"aten::_fake_quantize_learnable_per_tensor_affine_backward", PROMOTE_NONE, OP_OPMATH,
+     .lower = lower_learnable_per_tensor_backward},
+    {"aten::_fake_quantize_learnable_per_channel_affine_backward", PROMOTE_NONE, OP_OPMATH,
+     .lower = lower_learnable_per_channel_backward},
     {0},
 };

@@ -1,5 +1,5 @@
-/* Fourier transforms. PyTorch names the dimensions and how the result is scaled; StableHLO transforms the last three at most, its
- * inverse divided by the number of elements. */
+/* Fourier transforms. PyTorch names the dimensions and how the result is scaled; StableHLO transforms the last three at
+ * most, its inverse divided by the number of elements. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,10 @@
 /* at::native::fft_norm_mode */
 enum { SCALE_NONE, SCALE_ROOT, SCALE_COUNT };
 
-typedef struct { int n; int64_t dims[HLO_MAX_RANK]; } dim_list;
+typedef struct {
+    int n;
+    int64_t dims[HLO_MAX_RANK];
+} dim_list;
 
 static bool read_dims(lowering *l, int argument, int rank, dim_list *d) {
     const int64_t *given;
@@ -38,7 +41,8 @@ static hlo_value move_dims(hlo_builder *b, hlo_value x, int n, const int64_t *di
 }
 
 /* One operation over at most three dimensions; lengths are those of the real side. */
-static hlo_value transform(hlo_builder *b, hlo_value x, hlo_fft_type type, int n, const int64_t *dims, const int64_t *lengths) {
+static hlo_value transform(hlo_builder *b, hlo_value x, hlo_fft_type type, int n, const int64_t *dims,
+                           const int64_t *lengths) {
     return move_dims(b, hlo_fft(b, move_dims(b, x, n, dims, false), type, n, lengths), n, dims, true);
 }
 
@@ -75,8 +79,10 @@ static void complex_to_complex(lowering *l, int64_t mode, bool forward) {
     hlo_value x = hlo_convert(b, arg_tensor(l, 0), result_dtype(l, 0));
     dim_list d = {0};
     if (!x || !read_dims(l, 1, x->rank, &d)) return;
-    if (hlo_element_count(x) == 0) set_empty(l);
-    else result_set(l, 0, scale(b, complex_transform(b, x, forward, d.n, d.dims), mode, count_of(x, &d), !forward));
+    if (hlo_element_count(x) == 0)
+        set_empty(l);
+    else
+        result_set(l, 0, scale(b, complex_transform(b, x, forward, d.n, d.dims), mode, count_of(x, &d), !forward));
 }
 
 static void real_to_complex(lowering *l, int64_t mode, bool onesided) {
@@ -85,8 +91,10 @@ static void real_to_complex(lowering *l, int64_t mode, bool onesided) {
     dim_list d = {0};
     if (!x || !read_dims(l, 1, x->rank, &d)) return;
     if (hlo_element_count(x) == 0 || d.n == 0) {
-        if (d.n == 0) result_set(l, 0, x);
-        else set_empty(l);
+        if (d.n == 0)
+            result_set(l, 0, x);
+        else
+            set_empty(l);
         return;
     }
     hlo_value y;

@@ -4,33 +4,45 @@
 #include "ops/elementwise.h"
 #include "ops/lowering.h"
 
-/* (name after "_foreach_", the operator of one element). Argument i of that operator is argument i of the foreach one: its j-th
- * element where that is a list. */
-#define FOREACH_UNARY(X)                                                                                                     \
-    X("abs", "abs") X("acos", "acos") X("asin", "asin") X("atan", "atan") X("ceil", "ceil") X("cos", "cos") X("cosh", "cosh") \
-    X("erf", "erf") X("erfc", "erfc") X("exp", "exp") X("expm1", "expm1") X("floor", "floor") X("frac", "frac")             \
-    X("lgamma", "lgamma") X("log", "log") X("log10", "log10") X("log1p", "log1p") X("log2", "log2") X("neg", "neg")         \
-    X("reciprocal", "reciprocal") X("round", "round") X("rsqrt", "rsqrt") X("sigmoid", "sigmoid") X("sign", "sign")         \
-    X("sin", "sin") X("sinh", "sinh") X("sqrt", "sqrt") X("tan", "tan") X("tanh", "tanh") X("trunc", "trunc")               \
-    X("clone", "clone") X("zero", "zero") X("copy", "copy") X("max", "max") X("mm", "mm")
-#define FOREACH_BINARY(X)                                                                                                   \
-    X("add.List", "add.Tensor") X("add.Scalar", "add.Scalar") X("add.ScalarList", "add.Scalar") X("add.Tensor", "add.Tensor") \
-    X("sub.List", "sub.Tensor") X("sub.Scalar", "sub.Scalar") X("sub.ScalarList", "sub.Scalar")                             \
-    X("mul.List", "mul.Tensor") X("mul.Scalar", "mul.Scalar") X("mul.ScalarList", "mul.Scalar") X("mul.Tensor", "mul.Tensor") \
-    X("div.List", "div.Tensor") X("div.Scalar", "div.Scalar") X("div.ScalarList", "div.Scalar") X("div.Tensor", "div.Tensor") \
-    X("clamp_max.List", "clamp_max.Tensor") X("clamp_max.Scalar", "clamp_max") X("clamp_max.ScalarList", "clamp_max")       \
-    X("clamp_min.List", "clamp_min.Tensor") X("clamp_min.Scalar", "clamp_min") X("clamp_min.ScalarList", "clamp_min")       \
-    X("maximum.List", "maximum") X("maximum.Scalar", "clamp_min") X("maximum.ScalarList", "clamp_min")                      \
-    X("minimum.List", "minimum") X("minimum.Scalar", "clamp_max") X("minimum.ScalarList", "clamp_max")                      \
-    X("pow.List", "pow.Tensor_Tensor") X("pow.Scalar", "pow.Tensor_Scalar") X("pow.ScalarList", "pow.Tensor_Scalar")        \
-    X("pow.ScalarAndTensor", "pow.Scalar")
-#define FOREACH_TERNARY(X)                                                                                                  \
-    X("addcdiv.Scalar", "addcdiv") X("addcdiv.ScalarList", "addcdiv")                        \
-    X("addcmul.Scalar", "addcmul") X("addcmul.ScalarList", "addcmul")                        \
-    X("lerp.List", "lerp.Tensor") X("lerp.Scalar", "lerp.Scalar") X("lerp.ScalarList", "lerp.Scalar")
+/* (name after "_foreach_", the operator of one element). Argument i of that operator is argument i of the foreach one:
+ * its j-th element where that is a list. */
+#define FOREACH_UNARY(X)                                                                                            \
+    X("abs", "abs")                                                                                                 \
+    X("acos", "acos")                                                                                               \
+    X("asin", "asin") X("atan", "atan") X("ceil", "ceil") X("cos", "cos") X("cosh", "cosh") X("erf", "erf")         \
+        X("erfc", "erfc") X("exp", "exp") X("expm1", "expm1") X("floor", "floor") X("frac", "frac")                 \
+            X("lgamma", "lgamma") X("log", "log") X("log10", "log10") X("log1p", "log1p") X("log2", "log2")         \
+                X("neg", "neg") X("reciprocal", "reciprocal") X("round", "round") X("rsqrt", "rsqrt")               \
+                    X("sigmoid", "sigmoid") X("sign", "sign") X("sin", "sin") X("sinh", "sinh") X("sqrt", "sqrt")   \
+                        X("tan", "tan") X("tanh", "tanh") X("trunc", "trunc") X("clone", "clone") X("zero", "zero") \
+                            X("copy", "copy") X("max", "max") X("mm", "mm")
+#define FOREACH_BINARY(X)                                                                                           \
+    X("add.List", "add.Tensor")                                                                                     \
+    X("add.Scalar", "add.Scalar")                                                                                   \
+    X("add.ScalarList", "add.Scalar") X("add.Tensor", "add.Tensor") X("sub.List", "sub.Tensor")                     \
+        X("sub.Scalar", "sub.Scalar") X("sub.ScalarList", "sub.Scalar") X("mul.List", "mul.Tensor")                 \
+            X("mul.Scalar", "mul.Scalar") X("mul.ScalarList", "mul.Scalar") X("mul.Tensor", "mul.Tensor")           \
+                X("div.List", "div.Tensor") X("div.Scalar", "div.Scalar") X("div.ScalarList", "div.Scalar")         \
+                    X("div.Tensor", "div.Tensor") X("clamp_max.List", "clamp_max.Tensor")                           \
+                        X("clamp_max.Scalar", "clamp_max") X("clamp_max.ScalarList", "clamp_max")                   \
+                            X("clamp_min.List", "clamp_min.Tensor") X("clamp_min.Scalar", "clamp_min")              \
+                                X("clamp_min.ScalarList", "clamp_min") X("maximum.List", "maximum")                 \
+                                    X("maximum.Scalar", "clamp_min") X("maximum.ScalarList", "clamp_min")           \
+                                        X("minimum.List", "minimum") X("minimum.Scalar", "clamp_max")               \
+                                            X("minimum.ScalarList", "clamp_max") X("pow.List", "pow.Tensor_Tensor") \
+                                                X("pow.Scalar", "pow.Tensor_Scalar")                                \
+                                                    X("pow.ScalarList", "pow.Tensor_Scalar")                        \
+                                                        X("pow.ScalarAndTensor", "pow.Scalar")
+#define FOREACH_TERNARY(X)                                                                          \
+    X("addcdiv.Scalar", "addcdiv")                                                                  \
+    X("addcdiv.ScalarList", "addcdiv")                                                              \
+    X("addcmul.Scalar", "addcmul") X("addcmul.ScalarList", "addcmul") X("lerp.List", "lerp.Tensor") \
+        X("lerp.Scalar", "lerp.Scalar") X("lerp.ScalarList", "lerp.Scalar")
 #define FOREACH_TABLE(X) FOREACH_UNARY(X) FOREACH_BINARY(X) FOREACH_TERNARY(X)
 
-static const struct { const char *foreach, *element; } pairs[] = {
+static const struct {
+    const char *foreach, *element;
+} pairs[] = {
 #define X(foreach, element) {"aten::_foreach_" foreach, "aten::" element},
     FOREACH_TABLE(X)
 #undef X
@@ -39,13 +51,19 @@ static const struct { const char *foreach, *element; } pairs[] = {
 enum { MAX_ARGUMENTS = 8 };
 
 /* What the host is told about numbers: their place in the outer call. */
-typedef struct { lowering *outer; int element; int outer_arg[MAX_ARGUMENTS]; } element_context;
+typedef struct {
+    lowering *outer;
+    int element;
+    int outer_arg[MAX_ARGUMENTS];
+} element_context;
 
 static int outer_element(const element_context *c, int arg) {
     return c->outer->args[c->outer_arg[arg]].tag == ARG_NUMBERS ? c->element : 0;
 }
 /* A number that stands in a list of tensors is a constant. */
-static bool in_tensor_list(const element_context *c, int arg) { return c->outer->args[c->outer_arg[arg]].tag == ARG_VALUES; }
+static bool in_tensor_list(const element_context *c, int arg) {
+    return c->outer->args[c->outer_arg[arg]].tag == ARG_VALUES;
+}
 
 static hlo_value element_runtime_number(void *context, int arg, int element, const number *n, dtype t) {
     (void)element;
@@ -97,8 +115,15 @@ static void lower_element(lowering *l, const op_row *row, int n_args, const int 
             return;
         }
     }
-    lowering element = {.builder = l->builder, .row = row, .n_args = n_args, .args = args, .values = values, .n_results = 1,
-                        .result_types = &l->result_types[j], .results = &l->results[j], .host = l->host ? &host : NULL};
+    lowering element = {.builder = l->builder,
+                        .row = row,
+                        .n_args = n_args,
+                        .args = args,
+                        .values = values,
+                        .n_results = 1,
+                        .result_types = &l->result_types[j],
+                        .results = &l->results[j],
+                        .host = l->host ? &host : NULL};
     lowering_run(&element);
     hlo_set_context(l->builder, l->row->name);
 }
@@ -153,12 +178,11 @@ static void lower_foreach_reduction(lowering *l, const char *name) {
 static void lower_foreach_norm(lowering *l) { lower_foreach_reduction(l, "aten::linalg_vector_norm"); }
 static void lower_foreach_powsum(lowering *l) { lower_foreach_reduction(l, "aten::linalg__powsum"); }
 
-const op_row ops_foreach[] = {
-    {"aten::_foreach_addcdiv.Tensor", PROMOTE_NONE, .lower = lower_foreach_vector},
-    {"aten::_foreach_addcmul.Tensor", PROMOTE_NONE, .lower = lower_foreach_vector},
-    {"aten::_foreach_norm.Scalar", PROMOTE_NONE, .lower = lower_foreach_norm},
-    {"aten::_foreach_powsum.Scalar", PROMOTE_NONE, .lower = lower_foreach_powsum},
+const op_row ops_foreach[] = {{"aten::_foreach_addcdiv.Tensor", PROMOTE_NONE, .lower = lower_foreach_vector},
+                              {"aten::_foreach_addcmul.Tensor", PROMOTE_NONE, .lower = lower_foreach_vector},
+                              {"aten::_foreach_norm.Scalar", PROMOTE_NONE, .lower = lower_foreach_norm},
+                              {"aten::_foreach_powsum.Scalar", PROMOTE_NONE, .lower = lower_foreach_powsum},
 #define X(foreach, element) {"aten::_foreach_" foreach, PROMOTE_NONE, .lower = lower_foreach},
-    FOREACH_TABLE(X)
+                              FOREACH_TABLE(X)
 #undef X
-    {NULL}};
+                                  {NULL}};

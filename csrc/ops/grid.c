@@ -1,8 +1,9 @@
 /* Sampling an input at the points of a grid (grid_sampler_2d and _3d), and the grids of affine maps.
  *
- * Along each spatial axis a point has a few taps: input positions with a weight. The result is the sum over all combinations of taps
- * of (product of weights) * input[positions], where taps outside the input count as zero. One function makes the taps of an axis for
- * every interpolation and padding; forward and backward walk the combinations. Formulas: aten/src/ATen/native/GridSampler.h. */
+ * Along each spatial axis a point has a few taps: input positions with a weight. The result is the sum over all
+ * combinations of taps of (product of weights) * input[positions], where taps outside the input count as zero. One
+ * function makes the taps of an axis for every interpolation and padding; forward and backward walk the combinations.
+ * Formulas: aten/src/ATen/native/GridSampler.h. */
 #include <string.h>
 
 #include "ops/indexing.h"
@@ -28,14 +29,20 @@ typedef struct {
     axis_taps taps[MAX_SPATIAL];
 } sampler;
 
-static hlo_value number(hlo_builder *b, hlo_value like, double v) { return like ? hlo_scalar(b, like->dtype, v) : NULL; }
+static hlo_value number(hlo_builder *b, hlo_value like, double v) {
+    return like ? hlo_scalar(b, like->dtype, v) : NULL;
+}
 static hlo_value plus(hlo_builder *b, hlo_value x, double v) { return hlo_add(b, x, number(b, x, v)); }
 static hlo_value times(hlo_builder *b, hlo_value x, double v) { return hlo_multiply(b, x, number(b, x, v)); }
-static hlo_value negative_if(hlo_builder *b, hlo_value condition, hlo_value x) { return hlo_select(b, condition, hlo_negate(b, x), x); }
+static hlo_value negative_if(hlo_builder *b, hlo_value condition, hlo_value x) {
+    return hlo_select(b, condition, hlo_negate(b, x), x);
+}
 
 /* ---- coordinates; slope is the derivative by the grid's coordinate, or NULL when nobody wants it ---- */
 
-typedef struct { hlo_value at, slope; } coordinate;
+typedef struct {
+    hlo_value at, slope;
+} coordinate;
 
 static coordinate clip(hlo_builder *b, coordinate c, int64_t size) {
     hlo_value zero = number(b, c.at, 0), last = number(b, c.at, (double)(size - 1));
@@ -43,7 +50,8 @@ static coordinate clip(hlo_builder *b, coordinate c, int64_t size) {
     return (coordinate){hlo_clamp(b, zero, c.at, last), hlo_select(b, inside, c.slope, zero)};
 }
 
-/* Mirrors the coordinate at low and high (given doubled, for they may lie between elements) until it is between them. */
+/* Mirrors the coordinate at low and high (given doubled, for they may lie between elements) until it is between them.
+ */
 static coordinate reflect(hlo_builder *b, coordinate c, int64_t twice_low, int64_t twice_high) {
     if (twice_low == twice_high) return (coordinate){times(b, c.at, 0), times(b, c.slope, 0)};
     double low = (double)twice_low / 2, span = (double)(twice_high - twice_low) / 2;
@@ -65,14 +73,16 @@ static coordinate unnormalized(hlo_builder *b, const sampler *s, hlo_value grid,
 
 static coordinate pad_coordinate(hlo_builder *b, const sampler *s, coordinate c, int axis) {
     int64_t size = s->size[axis];
-    if (s->padding == PAD_REFLECTION) c = s->align_corners ? reflect(b, c, 0, 2 * (size - 1)) : reflect(b, c, -1, 2 * size - 1);
+    if (s->padding == PAD_REFLECTION)
+        c = s->align_corners ? reflect(b, c, 0, 2 * (size - 1)) : reflect(b, c, -1, 2 * size - 1);
     return s->padding == PAD_ZEROS ? c : clip(b, c, size);
 }
 
 /* ---- taps ---- */
 
 /* A tap at a whole coordinate: outside the input its weight is zero. */
-static void add_tap(hlo_builder *b, const sampler *s, axis_taps *t, int axis, hlo_value whole, hlo_value weight, hlo_value slope) {
+static void add_tap(hlo_builder *b, const sampler *s, axis_taps *t, int axis, hlo_value whole, hlo_value weight,
+                    hlo_value slope) {
     hlo_value zero = number(b, whole, 0), last = number(b, whole, (double)(s->size[axis] - 1));
     hlo_value inside = hlo_and(b, hlo_ge(b, whole, zero), hlo_le(b, whole, last));
     int k = t->count++;
@@ -89,7 +99,9 @@ static hlo_value cubic_far(hlo_builder *b, hlo_value x) {
     hlo_value y = plus(b, times(b, x, -0.75), 3.75);
     return plus(b, hlo_multiply(b, plus(b, hlo_multiply(b, y, x), -6), x), 3);
 }
-static hlo_value cubic_near_slope(hlo_builder *b, hlo_value x) { return hlo_multiply(b, plus(b, times(b, x, 3.75), -4.5), x); }
+static hlo_value cubic_near_slope(hlo_builder *b, hlo_value x) {
+    return hlo_multiply(b, plus(b, times(b, x, 3.75), -4.5), x);
+}
 static hlo_value cubic_far_slope(hlo_builder *b, hlo_value x) {
     return plus(b, hlo_multiply(b, plus(b, times(b, x, -2.25), 7.5), x), -6);
 }
@@ -261,7 +273,8 @@ static hlo_value sum_channels(hlo_builder *b, hlo_value x) {
     return x ? hlo_reduce(b, HLO_REDUCE_ADD, x, 1, &channel) : NULL;
 }
 
-/* (grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask) -> (grad_input, grad_grid) */
+/* (grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask) -> (grad_input, grad_grid)
+ */
 static void lower_grid_sampler_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     sampler s;
@@ -270,7 +283,8 @@ static void lower_grid_sampler_backward(lowering *l) {
     if (!grad || !sampler_init(l, &s, 1)) return;
     if (is_empty(&s)) {
         for (int k = 0; k < 2; k++)
-            if (result_wanted(l, k)) result_set(l, k, index_zeros(b, result_dtype(l, k), result_rank(l, k), result_dims(l, k)));
+            if (result_wanted(l, k))
+                result_set(l, k, index_zeros(b, result_dtype(l, k), result_rank(l, k), result_dims(l, k)));
         return;
     }
     grad = channels_last(b, grad, s.batch, s.channels, s.points);
@@ -289,7 +303,8 @@ static void lower_grid_sampler_backward(lowering *l) {
     }
     if (result_wanted(l, 0)) {
         int64_t rows[3] = {s.batch, s.area, s.channels};
-        hlo_value at = hlo_concatenate(b, combinations(&s), positions, 1), all = hlo_concatenate(b, combinations(&s), shares, 1);
+        hlo_value at = hlo_concatenate(b, combinations(&s), positions, 1),
+                  all = hlo_concatenate(b, combinations(&s), shares, 1);
         hlo_value sum = all ? add_to_rows(b, index_zeros(b, all->dtype, 3, rows), at, all) : NULL;
         result_set(l, 0, channels_first(b, sum, result_rank(l, 0), result_dims(l, 0)));
     }
@@ -300,9 +315,11 @@ static void lower_grid_sampler_backward(lowering *l) {
     result_set(l, 1, hlo_reshape(b, grad_grid, result_rank(l, 1), result_dims(l, 1)));
 }
 
-/* ---- affine_grid_generator(theta [N, n, n + 1], size, align_corners): coordinates of the result's elements, mapped ---- */
+/* ---- affine_grid_generator(theta [N, n, n + 1], size, align_corners): coordinates of the result's elements, mapped
+ * ---- */
 
-/* linspace(-1, 1, size) along dimension dim of a grid of this shape, drawn in by half an element without align_corners. */
+/* linspace(-1, 1, size) along dimension dim of a grid of this shape, drawn in by half an element without align_corners.
+ */
 static hlo_value base_coordinate(hlo_builder *b, dtype t, int rank, const int64_t *dims, int dim, bool align_corners) {
     int64_t size = dims[dim];
     double step = size > 1 ? 2.0 / (double)(size - 1) : 0, first = size > 1 ? -1 : 0;
@@ -328,8 +345,10 @@ static void lower_affine_grid(lowering *l) {
             int64_t batch = dims[0], map = 0;
             hlo_value entry = hlo_reshape(b, hlo_slice_dim(b, row, 2, k, k + 1, 1), 1, &batch);
             entry = hlo_broadcast_in_dim(b, entry, rank, dims, &map);
-            hlo_value part = k == spatial ? entry
-                                          : hlo_multiply(b, entry, base_coordinate(b, theta->dtype, rank, dims, rank - 1 - k, arg_bool(l, 2)));
+            hlo_value part =
+                k == spatial ? entry
+                             : hlo_multiply(b, entry,
+                                            base_coordinate(b, theta->dtype, rank, dims, rank - 1 - k, arg_bool(l, 2)));
             sum = sum ? hlo_add(b, sum, part) : part;
         }
         results[i] = hlo_reshape(b, sum, rank + 1, column);

@@ -16,8 +16,9 @@ int arg_reduce_dims(lowering *l, int i, int rank, int64_t *dims) {
     for (int k = 0; k < n; k++) {
         int64_t d = dim_wrap(given[k], rank);
         if (d < 0) {
-            hlo_fail(l->builder, STATUS_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-                     rank ? -rank : -1, rank ? rank - 1 : 0, (long long)given[k]);
+            hlo_fail(l->builder, STATUS_INDEX,
+                     "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", rank ? -rank : -1,
+                     rank ? rank - 1 : 0, (long long)given[k]);
             return 0;
         }
         chosen[d] = true;
@@ -28,7 +29,8 @@ int arg_reduce_dims(lowering *l, int i, int rank, int64_t *dims) {
     return count;
 }
 
-hlo_value keep_dims(hlo_builder *b, hlo_value reduced, int rank, const int64_t *operand_dims, int n, const int64_t *dims) {
+hlo_value keep_dims(hlo_builder *b, hlo_value reduced, int rank, const int64_t *operand_dims, int n,
+                    const int64_t *dims) {
     int64_t shape[HLO_MAX_RANK];
     memcpy(shape, operand_dims, sizeof(int64_t) * (size_t)rank);
     for (int k = 0; k < n; k++) shape[dims[k]] = 1;

@@ -86,7 +86,10 @@ static hlo_value reflect_all(hlo_builder *b, const reflection *r, hlo_value x) {
 /* (input [.., m, n], tau [.., k]): the first n columns of the product of the reflectors. */
 static void lower_householder_product(lowering *l) {
     hlo_builder *b = lower_builder(l);
-    reflection r = {.reflectors = flat_batch(b, arg_tensor(l, 0), 2), .tau = flat_batch(b, arg_tensor(l, 1), 1), .left = true, .backwards = true};
+    reflection r = {.reflectors = flat_batch(b, arg_tensor(l, 0), 2),
+                    .tau = flat_batch(b, arg_tensor(l, 1), 1),
+                    .left = true,
+                    .backwards = true};
     if (!r.reflectors || !r.tau) return;
     const int64_t *dims = r.reflectors->dims;
     r.count = r.tau->dims[1];
@@ -96,7 +99,8 @@ static void lower_householder_product(lowering *l) {
     result_set(l, 0, q ? hlo_reshape(b, q, result_rank(l, 0), result_dims(l, 0)) : NULL);
 }
 
-/* (self, tau, other, left, transpose): Q other, Q^H other, other Q or other Q^H, with Q the product of all reflectors. */
+/* (self, tau, other, left, transpose): Q other, Q^H other, other Q or other Q^H, with Q the product of all reflectors.
+ */
 static void lower_ormqr(lowering *l) {
     hlo_builder *b = lower_builder(l);
     reflection r = {.reflectors = flat_batch(b, arg_tensor(l, 0), 2), .tau = flat_batch(b, arg_tensor(l, 1), 1)};
@@ -121,7 +125,8 @@ static hlo_value square_norm(hlo_builder *b, hlo_value x) {
     return square ? hlo_unsqueeze_dim(b, hlo_reduce(b, HLO_REDUCE_ADD, square, 1, &row), 1) : NULL;
 }
 
-/* LAPACK's larfg: the reflector that turns the column from row `at` on into (beta, 0, ..). state: matrix, tau [B, k]. */
+/* LAPACK's larfg: the reflector that turns the column from row `at` on into (beta, 0, ..). state: matrix, tau [B, k].
+ */
 static void factor_step(hlo_builder *b, const void *context, hlo_value at, hlo_value *state) {
     (void)context;
     hlo_value matrix = state[0], column = last_slice(b, matrix, at);
@@ -138,7 +143,8 @@ static void factor_step(hlo_builder *b, const void *context, hlo_value at, hlo_v
     if (dtype_is_complex(t)) done = hlo_and(b, done, hlo_eq(b, hlo_imag(b, alpha), hlo_scalar(b, dtype_real(t), 0)));
     beta = hlo_select(b, done, alpha, beta);
     hlo_value zero = hlo_scalar(b, t, 0), one = hlo_scalar(b, t, 1);
-    hlo_value tau = hlo_select(b, done, zero, hlo_divide(b, hlo_subtract(b, beta, alpha), hlo_select(b, done, one, beta)));
+    hlo_value tau =
+        hlo_select(b, done, zero, hlo_divide(b, hlo_subtract(b, beta, alpha), hlo_select(b, done, one, beta)));
     tail = hlo_divide(b, tail, hlo_select(b, done, one, hlo_subtract(b, alpha, beta)));
     hlo_value v = reflector(b, tail, at), across = index_iota(b, 3, matrix->dims, 2);
     hlo_value reflected = reflect_left(b, matrix, v, conjugate(b, tau));
@@ -160,7 +166,8 @@ static void lower_geqrf(lowering *l) {
     state[1] = index_zeros(b, state[0]->dtype, 2, tau_dims);
     hlo_precision before = hlo_get_precision(b);
     hlo_set_precision(b, HLO_PRECISION_HIGHEST);
-    if (hlo_element_count(state[0])) loop_steps(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, count), 2, state, factor_step, NULL);
+    if (hlo_element_count(state[0]))
+        loop_steps(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, count), 2, state, factor_step, NULL);
     hlo_set_precision(b, before);
     for (int k = 0; k < 2; k++)
         if (state[k]) result_set(l, k, hlo_reshape(b, state[k], result_rank(l, k), result_dims(l, k)));

@@ -30,12 +30,15 @@ static void lower_index(lowering *l) {
     for (int i = 0; i < n; i++) {
         given += entries[i] != NULL;
         if (!is_mask(entries[i])) continue;
-        hlo_fail(b, STATUS_NOT_IMPLEMENTED, "a mask index decides the result's size; it must be expanded with nonzero() first");
+        hlo_fail(b, STATUS_NOT_IMPLEMENTED,
+                 "a mask index decides the result's size; it must be expanded with nonzero() first");
         return;
     }
     advanced_index a;
-    if (!given) result_set(l, 0, x);
-    else if (advanced_index_init(b, &a, x, n, entries)) result_set(l, 0, advanced_index_read(b, &a, x));
+    if (!given)
+        result_set(l, 0, x);
+    else if (advanced_index_init(b, &a, x, n, entries))
+        result_set(l, 0, advanced_index_read(b, &a, x));
 }
 
 static void lower_unsafe_masked_index(lowering *l) {
@@ -69,8 +72,8 @@ static hlo_value broadcast_mask(hlo_builder *b, hlo_value mask, int first, hlo_v
     return hlo_broadcast_in_dim(b, mask, x->rank, x->dims, map);
 }
 
-/* The values where the mask is true, laid out like x. The indexed result is [before, count, after]; values broadcast to it.
- * Their count dimension is either 1 (or missing), or the true elements take the values in order. */
+/* The values where the mask is true, laid out like x. The indexed result is [before, count, after]; values broadcast to
+ * it. Their count dimension is either 1 (or missing), or the true elements take the values in order. */
 static hlo_value masked_values(hlo_builder *b, hlo_value mask, int first, hlo_value x, hlo_value values) {
     int after = x->rank - first - mask->rank, before = values->rank - after - 1;
     int64_t dims[HLO_MAX_RANK];
@@ -132,7 +135,9 @@ static void lower_index_put(lowering *l) {
 
 /* ---- one index tensor on one dimension ---- */
 
-static hlo_value at_least_1d(hlo_builder *b, hlo_value x) { return x && x->rank == 0 ? hlo_reshape(b, x, 1, (int64_t[]){1}) : x; }
+static hlo_value at_least_1d(hlo_builder *b, hlo_value x) {
+    return x && x->rank == 0 ? hlo_reshape(b, x, 1, (int64_t[]){1}) : x;
+}
 
 static void lower_index_select(lowering *l) {
     hlo_builder *b = lower_builder(l);
@@ -143,8 +148,12 @@ static void lower_index_select(lowering *l) {
     result_set(l, 0, hlo_reshape(b, y, result_rank(l, 0), result_dims(l, 0)));
 }
 
-/* Operands of index_add, index_copy, index_reduce and index_fill: x at least 1-d, index 1-d, source shaped like x but for dim. */
-typedef struct { hlo_value x, index, source; int dim; } slices;
+/* Operands of index_add, index_copy, index_reduce and index_fill: x at least 1-d, index 1-d, source shaped like x but
+ * for dim. */
+typedef struct {
+    hlo_value x, index, source;
+    int dim;
+} slices;
 
 static bool read_slices(lowering *l, slices *s, hlo_value source) {
     hlo_builder *b = lower_builder(l);
@@ -159,7 +168,7 @@ static bool read_slices(lowering *l, slices *s, hlo_value source) {
     for (int i = 0; i < s->x->rank; i++) count *= dims[i];
     source = hlo_convert(b, source, s->x->dtype);
     s->source = source->rank > 0 && hlo_element_count(source) == count ? hlo_reshape(b, source, s->x->rank, dims)
-                                                                      : hlo_broadcast_to(b, source, s->x->rank, dims);
+                                                                       : hlo_broadcast_to(b, source, s->x->rank, dims);
     return s->source != NULL;
 }
 
@@ -208,7 +217,8 @@ static void lower_gather(lowering *l) {
 static void lower_take(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
-    if (x) result_set(l, 0, index_take(b, flatten(b, x), 0, index_normalize(b, arg_tensor(l, 1), hlo_element_count(x))));
+    if (x)
+        result_set(l, 0, index_take(b, flatten(b, x), 0, index_normalize(b, arg_tensor(l, 1), hlo_element_count(x))));
 }
 
 static void lower_put(lowering *l) {
@@ -242,7 +252,8 @@ static void lower_masked_scatter(lowering *l) {
     result_set(l, 0, hlo_select(b, mask, values, x));
 }
 
-/* The flat `value` at the true elements of the flat mask, in order, in the first places of a vector of `size`; `fill` behind. */
+/* The flat `value` at the true elements of the flat mask, in order, in the first places of a vector of `size`; `fill`
+ * behind. */
 static hlo_value compress(hlo_builder *b, hlo_value value, hlo_value mask, hlo_value fill, int64_t size) {
     if (!value || !mask) return NULL;
     hlo_value place = scan_count_before(b, mask);

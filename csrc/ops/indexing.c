@@ -1,5 +1,5 @@
-/* Gathers and scatters along dimensions. Dimensions that index and operand walk together become batching dimensions of the
- * StableHLO operation, so no coordinates are materialised for them. */
+/* Gathers and scatters along dimensions. Dimensions that index and operand walk together become batching dimensions of
+ * the StableHLO operation, so no coordinates are materialised for them. */
 #include "ops/indexing.h"
 
 #include <string.h>
@@ -21,7 +21,8 @@ static bool has_zero(int rank, const int64_t *dims) {
 hlo_value index_normalize(hlo_builder *b, hlo_value index, int64_t size) {
     if (!index) return NULL;
     if (!dtype_is_int(index->dtype))
-        return hlo_fail(b, STATUS_RUNTIME, "expected dtype int32 or int64 for index, got %s", dtype_torch_name(index->dtype));
+        return hlo_fail(b, STATUS_RUNTIME, "expected dtype int32 or int64 for index, got %s",
+                        dtype_torch_name(index->dtype));
     dtype t = size <= INT32_MAX ? DTYPE_I32 : DTYPE_I64;
     bool is_signed = dtype_is_signed(index->dtype);
     index = hlo_convert(b, index, t);
@@ -66,7 +67,8 @@ hlo_value index_gather(hlo_builder *b, hlo_value x, int dim, hlo_value index) {
     if (!x || !index) return NULL;
     if (x->rank == 0) return hlo_broadcast_to(b, x, index->rank, index->dims);
     if (index->rank == 0) index = hlo_broadcast_to(b, index, 1, (int64_t[]){1});
-    if (!index || has_zero(index->rank, index->dims)) return index ? index_zeros(b, x->dtype, index->rank, index->dims) : NULL;
+    if (!index || has_zero(index->rank, index->dims))
+        return index ? index_zeros(b, x->dtype, index->rank, index->dims) : NULL;
     x = leading_part(b, x, dim, index->dims);
     hlo_gather_dims d = {0};
     for (int i = 0; i < index->rank; i++) {
@@ -87,12 +89,24 @@ hlo_region *index_region(hlo_builder *b, dtype t, index_combine combine) {
     hlo_region_begin(b, 2, types, arguments);
     hlo_value current = arguments[0], update = arguments[1];
     switch (combine) {
-        case INDEX_SET: result = update; break;
-        case INDEX_ADD: result = t == DTYPE_BOOL ? hlo_or(b, current, update) : hlo_add(b, current, update); break;
-        case INDEX_MULTIPLY: result = t == DTYPE_BOOL ? hlo_and(b, current, update) : hlo_multiply(b, current, update); break;
-        case INDEX_MAXIMUM: result = hlo_maximum(b, current, update); break;
-        case INDEX_MINIMUM: result = hlo_minimum(b, current, update); break;
-        case INDEX_OR: result = hlo_or(b, current, update); break;
+        case INDEX_SET:
+            result = update;
+            break;
+        case INDEX_ADD:
+            result = t == DTYPE_BOOL ? hlo_or(b, current, update) : hlo_add(b, current, update);
+            break;
+        case INDEX_MULTIPLY:
+            result = t == DTYPE_BOOL ? hlo_and(b, current, update) : hlo_multiply(b, current, update);
+            break;
+        case INDEX_MAXIMUM:
+            result = hlo_maximum(b, current, update);
+            break;
+        case INDEX_MINIMUM:
+            result = hlo_minimum(b, current, update);
+            break;
+        case INDEX_OR:
+            result = hlo_or(b, current, update);
+            break;
     }
     return hlo_region_end(b, 1, &result);
 }
@@ -116,8 +130,10 @@ hlo_value index_scatter(hlo_builder *b, hlo_value x, int dim, hlo_value index, h
     }
     if (index->rank == 0) index = hlo_broadcast_to(b, index, 1, (int64_t[]){1});
     if (!index) return NULL;
-    if (src->rank < index->rank) src = hlo_broadcast_to(b, src, index->rank, index->dims);
-    else src = leading_part(b, src, -1, index->dims);
+    if (src->rank < index->rank)
+        src = hlo_broadcast_to(b, src, index->rank, index->dims);
+    else
+        src = leading_part(b, src, -1, index->dims);
     hlo_value part = leading_part(b, x, dim, index->dims);
     hlo_scatter_dims d = {0};
     for (int i = 0; i < index->rank; i++) {
@@ -135,7 +151,8 @@ hlo_value index_scatter(hlo_builder *b, hlo_value x, int dim, hlo_value index, h
     return hlo_dynamic_update_slice(b, x, done, start);
 }
 
-hlo_value index_put_slices(hlo_builder *b, hlo_value x, int dim, hlo_value index, hlo_value src, index_combine combine) {
+hlo_value index_put_slices(hlo_builder *b, hlo_value x, int dim, hlo_value index, hlo_value src,
+                           index_combine combine) {
     if (!x || !index || !src) return NULL;
     if (has_zero(src->rank, src->dims) || has_zero(x->rank, x->dims)) return x;
     hlo_scatter_dims d = {0};
@@ -176,8 +193,10 @@ bool advanced_index_init(hlo_builder *b, advanced_index *a, hlo_value x, int cou
     if (!x) return false;
     a->rank = x->rank;
     for (int i = 0; i < x->rank; i++) {
-        if (i < count && entries[i]) a->indexed[a->n_indexed++] = i;
-        else a->rest[a->n_rest++] = i;
+        if (i < count && entries[i])
+            a->indexed[a->n_indexed++] = i;
+        else
+            a->rest[a->n_rest++] = i;
     }
     if (!a->n_indexed) {
         hlo_fail(b, STATUS_INDEX, "indexing needs at least one index tensor");
@@ -221,7 +240,8 @@ hlo_value advanced_index_read(hlo_builder *b, const advanced_index *a, hlo_value
     return hlo_gather(b, x, a->vectors, &d);
 }
 
-hlo_value advanced_index_write(hlo_builder *b, const advanced_index *a, hlo_value x, hlo_value values, index_combine combine) {
+hlo_value advanced_index_write(hlo_builder *b, const advanced_index *a, hlo_value x, hlo_value values,
+                               index_combine combine) {
     if (!x || !values) return NULL;
     if (has_zero(a->result_rank, a->result_dims) || has_zero(x->rank, x->dims)) return x;
     values = hlo_broadcast_to(b, hlo_convert(b, values, x->dtype), a->result_rank, a->result_dims);
@@ -237,7 +257,8 @@ hlo_value advanced_index_write(hlo_builder *b, const advanced_index *a, hlo_valu
 
 /* ---- strided parts of a dimension ---- */
 
-hlo_value index_spread(hlo_builder *b, hlo_value src, hlo_value fill, int dim, int64_t size, int64_t start, int64_t step) {
+hlo_value index_spread(hlo_builder *b, hlo_value src, hlo_value fill, int dim, int64_t size, int64_t start,
+                       int64_t step) {
     if (!src || !fill) return NULL;
     int64_t count = src->dims[dim];
     if (count == 0) {

@@ -1,6 +1,7 @@
-/* Singular values and eigenvalues by one-sided Jacobi rotations (Hestenes, 1958; Demmel and Veselic, "Jacobi's Method is More
- * Accurate than QR", 1992): columns are rotated in pairs until all are orthogonal. Every round rotates n / 2 disjoint pairs at
- * once; the round-robin tournament of Brent and Luk (1985) meets all pairs in n - 1 rounds, one sweep. */
+/* Singular values and eigenvalues by one-sided Jacobi rotations (Hestenes, 1958; Demmel and Veselic, "Jacobi's Method
+ * is More Accurate than QR", 1992): columns are rotated in pairs until all are orthogonal. Every round rotates n / 2
+ * disjoint pairs at once; the round-robin tournament of Brent and Luk (1985) meets all pairs in n - 1 rounds, one
+ * sweep. */
 #include <float.h>
 #include <math.h>
 
@@ -19,7 +20,10 @@ static hlo_value column_sums(hlo_builder *b, hlo_value x) {
 }
 
 /* context of the loop: the first `rows` rows are made orthogonal, those below are carried along. */
-typedef struct { int64_t rows, sweep; double tolerance; } jacobi;
+typedef struct {
+    int64_t rows, sweep;
+    double tolerance;
+} jacobi;
 
 static hlo_value largest_of_all(hlo_builder *b, hlo_value x) {
     dim_set d = dims_all(x);
@@ -57,7 +61,8 @@ static void next_pairs(hlo_builder *b, hlo_value *left, hlo_value *right) {
     hlo_value x = *left, y = *right;
     if (!x || !y || x->dims[2] < 2) return;
     int64_t half = x->dims[2];
-    hlo_value top[3] = {hlo_slice_dim(b, x, 2, 0, 1, 1), hlo_slice_dim(b, y, 2, 0, 1, 1), hlo_slice_dim(b, x, 2, 1, half - 1, 1)};
+    hlo_value top[3] = {hlo_slice_dim(b, x, 2, 0, 1, 1), hlo_slice_dim(b, y, 2, 0, 1, 1),
+                        hlo_slice_dim(b, x, 2, 1, half - 1, 1)};
     hlo_value bottom[2] = {hlo_slice_dim(b, y, 2, 1, half, 1), hlo_slice_dim(b, x, 2, half - 1, half, 1)};
     *left = hlo_concatenate(b, half > 2 ? 3 : 2, top, 2);
     *right = hlo_concatenate(b, 2, bottom, 2);
@@ -68,7 +73,8 @@ static void jacobi_round(hlo_builder *b, const void *context, hlo_value round, h
     const jacobi *j = context;
     hlo_value angle = rotate_pairs(b, j, &state[0], &state[1]);
     next_pairs(b, &state[0], &state[1]);
-    hlo_value length = hlo_constant_int(b, DTYPE_I32, 0, NULL, j->sweep), last = hlo_constant_int(b, DTYPE_I32, 0, NULL, j->sweep - 1);
+    hlo_value length = hlo_constant_int(b, DTYPE_I32, 0, NULL, j->sweep),
+              last = hlo_constant_int(b, DTYPE_I32, 0, NULL, j->sweep - 1);
     hlo_value ends = hlo_eq(b, hlo_remainder(b, round, length), last);
     hlo_value worst = hlo_maximum(b, state[2], angle), bound = hlo_like(b, worst, j->tolerance);
     state[3] = hlo_and(b, ends, hlo_not(b, hlo_gt(b, worst, bound))); /* NaN ends it too */
@@ -83,8 +89,8 @@ static hlo_value orthogonalize(hlo_builder *b, hlo_value x, int64_t rows) {
     if (even != n) x = hlo_pad(b, x, hlo_scalar(b, x->dtype, 0), (int64_t[]){0, 0, 0}, (int64_t[]){0, 0, 1}, NULL);
     double epsilon = t == DTYPE_F64 ? DBL_EPSILON : FLT_EPSILON;
     jacobi j = {rows, even - 1, epsilon * 2 * sqrt((double)rows + 4)};
-    hlo_value state[4] = {hlo_slice_dim(b, x, 2, 0, half, 1), hlo_slice_dim(b, x, 2, half, even, 1), hlo_scalar(b, t, 0),
-                          hlo_constant_int(b, DTYPE_BOOL, 0, NULL, 0)};
+    hlo_value state[4] = {hlo_slice_dim(b, x, 2, 0, half, 1), hlo_slice_dim(b, x, 2, half, even, 1),
+                          hlo_scalar(b, t, 0), hlo_constant_int(b, DTYPE_BOOL, 0, NULL, 0)};
     loop_until(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, JACOBI_MAX_SWEEPS * j.sweep), 4, state, 3, jacobi_round, &j);
     return hlo_slice_dim(b, hlo_concatenate(b, 2, state, 2), 2, 0, n, 1);
 }
@@ -103,7 +109,9 @@ static hlo_value take_columns(hlo_builder *b, hlo_value x, hlo_value index) {
 }
 
 /* [B, 1, n] as [B, n] */
-static hlo_value as_rows(hlo_builder *b, hlo_value x) { return x ? hlo_reshape(b, x, 2, (int64_t[]){x->dims[0], x->dims[2]}) : NULL; }
+static hlo_value as_rows(hlo_builder *b, hlo_value x) {
+    return x ? hlo_reshape(b, x, 2, (int64_t[]){x->dims[0], x->dims[2]}) : NULL;
+}
 
 static void set_zeros(lowering *l, int k) {
     if (result_wanted(l, k))
@@ -115,28 +123,37 @@ static void set_identity(lowering *l, int k) {
     if (!result_wanted(l, k)) return;
     int rank = result_rank(l, k);
     const int64_t *dims = result_dims(l, k);
-    if (rank < 2) set_zeros(l, k);
-    else result_set(l, k, hlo_convert(lower_builder(l), hlo_eq(lower_builder(l), index_iota(lower_builder(l), rank, dims, rank - 2),
-                                      index_iota(lower_builder(l), rank, dims, rank - 1)), result_dtype(l, k)));
+    if (rank < 2)
+        set_zeros(l, k);
+    else
+        result_set(l, k,
+                   hlo_convert(lower_builder(l),
+                               hlo_eq(lower_builder(l), index_iota(lower_builder(l), rank, dims, rank - 2),
+                                      index_iota(lower_builder(l), rank, dims, rank - 1)),
+                               result_dtype(l, k)));
 }
 
 /* ---- singular value decomposition ---- */
 
-typedef struct { hlo_value u, s, v; } svd; /* A = U diag(S) V^H; V always square */
+typedef struct {
+    hlo_value u, s, v;
+} svd; /* A = U diag(S) V^H; V always square */
 
-/* U from A V sorted by size: its columns are orthogonal, so that its R is diagonal, and Q completes the basis where singular values
- * are zero. */
+/* U from A V sorted by size: its columns are orthogonal, so that its R is diagonal, and Q completes the basis where
+ * singular values are zero. */
 static hlo_value left_vectors(hlo_builder *b, hlo_value product, int64_t width) {
     hlo_value factored, tau;
     if (!product) return NULL;
     int64_t n = product->dims[2];
     householder_factor(b, product, &factored, &tau);
-    hlo_value q = householder_apply(b, factored, tau, matrix_identity(b, product->dtype, product->dims[0], product->dims[1], width), false);
+    hlo_value q = householder_apply(
+        b, factored, tau, matrix_identity(b, product->dtype, product->dims[0], product->dims[1], width), false);
     hlo_value diagonal = matrix_diagonal(b, factored), one = hlo_like(b, diagonal, 1);
     hlo_value size = hlo_abs(b, diagonal), none = hlo_eq(b, size, hlo_like(b, size, 0));
     hlo_value divisor = hlo_select(b, none, hlo_like(b, size, 1), size);
     hlo_value phase = hlo_select(b, none, one, hlo_divide(b, diagonal, hlo_convert(b, divisor, product->dtype)));
-    if (width > n) phase = hlo_pad(b, phase, hlo_scalar(b, product->dtype, 1), (int64_t[]){0, 0}, (int64_t[]){0, width - n}, NULL);
+    if (width > n)
+        phase = hlo_pad(b, phase, hlo_scalar(b, product->dtype, 1), (int64_t[]){0, 0}, (int64_t[]){0, width - n}, NULL);
     return hlo_multiply(b, q, hlo_unsqueeze_dim(b, phase, 1));
 }
 
@@ -192,12 +209,14 @@ static hlo_value hermitian(hlo_builder *b, hlo_value a, bool lower) {
     return hlo_select(b, hlo_eq(b, row, column), diagonal, hlo_select(b, given, a, matrix_adjoint(b, a)));
 }
 
-/* (A, UPLO, compute_v) -> eigenvalues, ascending; eigenvectors. A is shifted by more than its norm: then it is positive definite,
- * its left singular vectors are its eigenvectors, and Rayleigh's quotient with A itself gives the eigenvalues. */
+/* (A, UPLO, compute_v) -> eigenvalues, ascending; eigenvectors. A is shifted by more than its norm: then it is positive
+ * definite, its left singular vectors are its eigenvectors, and Rayleigh's quotient with A itself gives the
+ * eigenvalues. */
 static void lower_eigh(lowering *l) {
     hlo_builder *b = lower_builder(l);
     const char *triangle = arg_string(l, 1);
-    hlo_value a = hermitian(b, matrix_batch(b, arg_tensor(l, 0)), !triangle || triangle[0] == 'L' || triangle[0] == 'l');
+    hlo_value a =
+        hermitian(b, matrix_batch(b, arg_tensor(l, 0)), !triangle || triangle[0] == 'L' || triangle[0] == 'l');
     if (!a) return;
     if (hlo_element_count(a) == 0) {
         set_zeros(l, 0);
@@ -216,8 +235,10 @@ static void lower_eigh(lowering *l) {
     hlo_value quotient = column_sums(b, hlo_multiply(b, conjugate(b, v), matrix_product_exact(b, x, v)));
     sort_with_indices(b, as_rows(b, real_part(b, quotient)), 1, false, &values, &order);
     set_reshaped(l, 0, hlo_multiply(b, values, hlo_squeeze_dim(b, scale, 2)));
-    if (!arg_given(l, 2) || arg_bool(l, 2)) set_reshaped(l, 1, take_columns(b, v, order));
-    else set_zeros(l, 1);
+    if (!arg_given(l, 2) || arg_bool(l, 2))
+        set_reshaped(l, 1, take_columns(b, v, order));
+    else
+        set_zeros(l, 1);
 }
 
 const op_row ops_jacobi[] = {

@@ -1,4 +1,5 @@
-/* Linear algebra: triangular systems, Cholesky, cross product, matrix exponential; and the helpers of its other files. */
+/* Linear algebra: triangular systems, Cholesky, cross product, matrix exponential; and the helpers of its other files.
+ */
 #include "ops/linalg.h"
 
 #include <math.h>
@@ -90,7 +91,8 @@ hlo_value matrix_expand_batch(hlo_builder *b, hlo_value x, hlo_value y) {
 
 /* ---- triangular systems ---- */
 
-static hlo_value solve_triangle(hlo_builder *b, hlo_value a, hlo_value x, bool left, bool lower, bool unit, int transpose) {
+static hlo_value solve_triangle(hlo_builder *b, hlo_value a, hlo_value x, bool left, bool lower, bool unit,
+                                int transpose) {
     hlo_value wide_a = matrix_expand_batch(b, a, x), wide_x = matrix_expand_batch(b, x, a);
     if (!wide_a || !wide_x || hlo_element_count(wide_x) == 0) return wide_x;
     return hlo_triangular_solve(b, wide_a, wide_x, left, lower, unit, transpose);
@@ -99,8 +101,9 @@ static hlo_value solve_triangle(hlo_builder *b, hlo_value a, hlo_value x, bool l
 /* (A, B, upper, left, unitriangular) */
 static void lower_solve_triangular(lowering *l) {
     bool left = !arg_given(l, 3) || arg_bool(l, 3);
-    result_set(l, 0, solve_triangle(lower_builder(l), arg_tensor(l, 0), arg_tensor(l, 1), left, !arg_bool(l, 2),
-                                    arg_bool(l, 4), 0));
+    result_set(
+        l, 0,
+        solve_triangle(lower_builder(l), arg_tensor(l, 0), arg_tensor(l, 1), left, !arg_bool(l, 2), arg_bool(l, 4), 0));
 }
 
 /* (self, A, upper, transpose, unitriangular) -> solution, A */
@@ -113,7 +116,8 @@ static void lower_triangular_solve(lowering *l) {
 
 /* ---- Cholesky ---- */
 
-/* One column of the factorisation without its results: only where the first non-positive pivot stands. state: a, info. */
+/* One column of the factorisation without its results: only where the first non-positive pivot stands. state: a, info.
+ */
 static void find_bad_pivot(hlo_builder *b, const void *context, hlo_value k, hlo_value *state) {
     (void)context;
     hlo_value a = state[0], one = hlo_constant_int(b, DTYPE_I32, 0, NULL, 1);
@@ -126,7 +130,8 @@ static void find_bad_pivot(hlo_builder *b, const void *context, hlo_value k, hlo
     state[0] = hlo_subtract(b, a, hlo_divide(b, product, hlo_convert(b, pivot, a ? a->dtype : DTYPE_F32)));
 }
 
-/* LAPACK's info [B]: 0, or the order of the first leading minor that is not positive. Looked for only if the factorisation failed. */
+/* LAPACK's info [B]: 0, or the order of the first leading minor that is not positive. Looked for only if the
+ * factorisation failed. */
 static hlo_value cholesky_info(hlo_builder *b, hlo_value a, hlo_value factor) {
     if (!a || !factor) return NULL;
     int64_t batch[1] = {a->dims[0]}, column[3] = {a->dims[0], 1, 1};
@@ -193,12 +198,14 @@ static void lower_cross(lowering *l) {
     int64_t dim = dim_wrap(arg_int_or(l, 2, -1), rank);
     if (!x || !y || dim < 0) return;
     int d = (int)dim;
-    result_set(l, 0, hlo_subtract(b, hlo_multiply(b, rotated(b, x, d, 1), rotated(b, y, d, 2)),
-                                  hlo_multiply(b, rotated(b, x, d, 2), rotated(b, y, d, 1))));
+    result_set(l, 0,
+               hlo_subtract(b, hlo_multiply(b, rotated(b, x, d, 1), rotated(b, y, d, 2)),
+                            hlo_multiply(b, rotated(b, x, d, 2), rotated(b, y, d, 1))));
 }
 
-/* ---- matrix exponential: scaling and squaring (Higham, "Functions of Matrices", 2008, chapter 10) with a Taylor polynomial of
- * degree 19, evaluated by Paterson and Stockmeyer's scheme: exact to double precision for a 1-norm of at most 1 ---- */
+/* ---- matrix exponential: scaling and squaring (Higham, "Functions of Matrices", 2008, chapter 10) with a Taylor
+ * polynomial of degree 19, evaluated by Paterson and Stockmeyer's scheme: exact to double precision for a 1-norm of at
+ * most 1 ---- */
 
 static hlo_value taylor_part(hlo_builder *b, const hlo_value power[4], int first) {
     hlo_value sum = NULL;

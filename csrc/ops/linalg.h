@@ -4,13 +4,13 @@
 
 #include "hlo/hlo.h"
 
-hlo_value matrix_batch(hlo_builder *b, hlo_value x);               /* [..., m, n] as [B, m, n] */
-hlo_value matrix_rows(hlo_builder *b, hlo_value x);                /* i32 [1, m, 1]: each element's row */
-hlo_value matrix_columns(hlo_builder *b, hlo_value x);             /* i32 [1, 1, n] */
+hlo_value matrix_batch(hlo_builder *b, hlo_value x);   /* [..., m, n] as [B, m, n] */
+hlo_value matrix_rows(hlo_builder *b, hlo_value x);    /* i32 [1, m, 1]: each element's row */
+hlo_value matrix_columns(hlo_builder *b, hlo_value x); /* i32 [1, 1, n] */
 hlo_value matrix_identity(hlo_builder *b, dtype t, int64_t batch, int64_t m, int64_t n);
 /* Zero above (below, if !lower) the diagonal. */
 hlo_value matrix_triangle(hlo_builder *b, hlo_value x, bool lower);
-hlo_value matrix_diagonal(hlo_builder *b, hlo_value x);            /* [B, min(m, n)] */
+hlo_value matrix_diagonal(hlo_builder *b, hlo_value x); /* [B, min(m, n)] */
 /* Column (row) k, an i32 scalar, as [B, m, 1] ([B, 1, n]). */
 hlo_value matrix_column(hlo_builder *b, hlo_value x, hlo_value k);
 hlo_value matrix_row(hlo_builder *b, hlo_value x, hlo_value k);
@@ -18,9 +18,9 @@ hlo_value matrix_row(hlo_builder *b, hlo_value x, hlo_value k);
 hlo_value matrix_pick(hlo_builder *b, hlo_value mask, hlo_value x, int dim);
 /* Matrix product at the highest precision. */
 hlo_value matrix_product_exact(hlo_builder *b, hlo_value x, hlo_value y);
-hlo_value conjugate(hlo_builder *b, hlo_value x);                  /* x itself if real */
-hlo_value real_part(hlo_builder *b, hlo_value x);                  /* x itself if real */
-hlo_value square_size(hlo_builder *b, hlo_value x);                /* |x|^2, real */
+hlo_value conjugate(hlo_builder *b, hlo_value x);   /* x itself if real */
+hlo_value real_part(hlo_builder *b, hlo_value x);   /* x itself if real */
+hlo_value square_size(hlo_builder *b, hlo_value x); /* |x|^2, real */
 /* Leading dimensions, all but the last two, expanded to those that x and y both have. */
 hlo_value matrix_expand_batch(hlo_builder *b, hlo_value x, hlo_value y);
 

@@ -1,7 +1,8 @@
 /* Loops in the program. */
 #include "ops/loop.h"
 
-static void run_loop(hlo_builder *b, hlo_value steps, int n, hlo_value *state, int done, loop_body body, const void *context) {
+static void run_loop(hlo_builder *b, hlo_value steps, int n, hlo_value *state, int done, loop_body body,
+                     const void *context) {
     hlo_type types[LOOP_MAX_VALUES + 1] = {{DTYPE_I32, 0, NULL}};
     hlo_value init[LOOP_MAX_VALUES + 1] = {hlo_constant_int(b, DTYPE_I32, 0, NULL, 0)};
     hlo_value arguments[LOOP_MAX_VALUES + 1], results[LOOP_MAX_VALUES + 1] = {NULL};
@@ -30,6 +31,7 @@ void loop_steps(hlo_builder *b, hlo_value steps, int n, hlo_value *state, loop_b
     run_loop(b, steps, n, state, -1, body, context);
 }
 
-void loop_until(hlo_builder *b, hlo_value steps, int n, hlo_value *state, int done, loop_body body, const void *context) {
+void loop_until(hlo_builder *b, hlo_value steps, int n, hlo_value *state, int done, loop_body body,
+                const void *context) {
     run_loop(b, steps, n, state, done, body, context);
 }

@@ -148,13 +148,14 @@ static void lower_binary_cross_entropy_with_logits(lowering *l) {
 /* ---- negative log likelihood: classes in dimension 1 of [N, C, ...], or 0 of [C] ---- */
 
 typedef struct {
-    int dim;           /* of the classes in x */
-    hlo_value target;  /* i32, with the class dimension of size 1; 0 where ignored */
-    hlo_value used;    /* not ignore_index; likewise */
-    hlo_value weight;  /* of each target's class: 0 where ignored */
+    int dim;          /* of the classes in x */
+    hlo_value target; /* i32, with the class dimension of size 1; 0 where ignored */
+    hlo_value used;   /* not ignore_index; likewise */
+    hlo_value weight; /* of each target's class: 0 where ignored */
 } class_targets;
 
-static class_targets read_targets(lowering *l, hlo_value x, int target_argument, int weight_argument, int ignore_argument) {
+static class_targets read_targets(lowering *l, hlo_value x, int target_argument, int weight_argument,
+                                  int ignore_argument) {
     hlo_builder *b = lower_builder(l);
     class_targets t = {0};
     hlo_value target = arg_tensor(l, target_argument), weight = arg_tensor(l, weight_argument);
@@ -163,7 +164,8 @@ static class_targets read_targets(lowering *l, hlo_value x, int target_argument,
     int64_t dims[HLO_MAX_RANK];
     for (int i = 0; i < x->rank; i++) dims[i] = i == t.dim ? 1 : x->dims[i];
     target = hlo_reshape(b, target, x->rank, dims);
-    t.used = target ? hlo_ne(b, target, hlo_constant_int(b, target->dtype, 0, NULL, arg_int(l, ignore_argument))) : NULL;
+    t.used =
+        target ? hlo_ne(b, target, hlo_constant_int(b, target->dtype, 0, NULL, arg_int(l, ignore_argument))) : NULL;
     target = hlo_convert(b, target, DTYPE_I32);
     t.target = hlo_select(b, t.used, target, hlo_like(b, target, 0));
     hlo_value each = weight ? index_take(b, weight, 0, t.target) : hlo_constant_float(b, x->dtype, x->rank, dims, 1);
@@ -192,15 +194,18 @@ static void lower_nll_loss(lowering *l) {
     result_set(l, 1, total);
 }
 
-/* (grad_output, self, target, weight, reduction, ignore_index, total_weight): -weight g at the target's class, 0 elsewhere. */
+/* (grad_output, self, target, weight, reduction, ignore_index, total_weight): -weight g at the target's class, 0
+ * elsewhere. */
 static void lower_nll_loss_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 1), g = arg_tensor(l, 0);
     class_targets t = read_targets(l, x, 2, 3, 5);
     if (!x || !g || !t.target) return;
     int64_t reduction = arg_int(l, 4);
-    if (reduction == REDUCTION_NONE) g = hlo_reshape(b, g, t.target->rank, t.target->dims);
-    else g = hlo_reshape(b, g, 0, NULL);
+    if (reduction == REDUCTION_NONE)
+        g = hlo_reshape(b, g, t.target->rank, t.target->dims);
+    else
+        g = hlo_reshape(b, g, 0, NULL);
     hlo_value each = hlo_negate(b, hlo_multiply(b, t.weight, g));
     if (reduction == REDUCTION_MEAN) each = hlo_divide(b, each, arg_tensor(l, 6));
     hlo_value at = hlo_eq(b, index_iota(b, x->rank, x->dims, t.dim), t.target);
@@ -215,12 +220,17 @@ static hlo_value as_matrix(hlo_builder *b, hlo_value x) {
 }
 
 /* How much class i comes too near to the target's: margin - x[target] + x[i] where positive, 0 at the target. */
-typedef struct { hlo_value excess, at_target, weight; double p; int64_t rows, classes; } margins;
+typedef struct {
+    hlo_value excess, at_target, weight;
+    double p;
+    int64_t rows, classes;
+} margins;
 
 static margins read_margins(lowering *l, int first) {
     hlo_builder *b = lower_builder(l);
     margins m = {.p = arg_float_or(l, first + 2, 1)};
-    hlo_value x = as_matrix(b, arg_tensor(l, first)), target = arg_tensor(l, first + 1), weight = arg_tensor(l, first + 4);
+    hlo_value x = as_matrix(b, arg_tensor(l, first)), target = arg_tensor(l, first + 1),
+              weight = arg_tensor(l, first + 4);
     if (!x || !target) return m;
     m.rows = x->dims[0];
     m.classes = x->dims[1];
@@ -243,8 +253,10 @@ static void lower_multi_margin(lowering *l) {
     dim_set d = dims_only(z, 1);
     z = reduce_drop(b, HLO_REDUCE_ADD, z, &d);
     z = hlo_divide(b, z, hlo_like(b, z, (double)m.classes));
-    if (z && arg_int_or(l, 5, REDUCTION_MEAN) == REDUCTION_NONE) set_reshaped(l, 0, z);
-    else set_loss(l, z, 5);
+    if (z && arg_int_or(l, 5, REDUCTION_MEAN) == REDUCTION_NONE)
+        set_reshaped(l, 0, z);
+    else
+        set_loss(l, z, 5);
 }
 
 /* grad_output as a column, or a scalar, over n for a mean. */
@@ -253,8 +265,10 @@ static hlo_value row_gradient(lowering *l, int reduction_argument, int64_t rows,
     hlo_value g = arg_tensor(l, 0);
     if (!g) return NULL;
     int64_t reduction = arg_int_or(l, reduction_argument, REDUCTION_MEAN);
-    if (reduction == REDUCTION_NONE) g = hlo_reshape(b, g, 2, (int64_t[]){rows, 1});
-    else g = hlo_reshape(b, g, 0, NULL);
+    if (reduction == REDUCTION_NONE)
+        g = hlo_reshape(b, g, 2, (int64_t[]){rows, 1});
+    else
+        g = hlo_reshape(b, g, 0, NULL);
     return hlo_divide(b, g, hlo_like(b, g, reduction == REDUCTION_MEAN ? n * (double)rows : n));
 }
 
@@ -272,7 +286,9 @@ static void lower_multi_margin_backward(lowering *l) {
 }
 
 /* Targets of a row are its class numbers up to the first negative one. */
-typedef struct { hlo_value x, target, valid, is_target; } label_sets;
+typedef struct {
+    hlo_value x, target, valid, is_target;
+} label_sets;
 
 static label_sets read_labels(lowering *l, int first) {
     hlo_builder *b = lower_builder(l);
@@ -313,8 +329,10 @@ static void lower_multilabel_margin(lowering *l) {
     z = reduce_drop(b, HLO_REDUCE_ADD, z, &pairs);
     z = hlo_divide(b, z, hlo_like(b, z, (double)s.x->dims[1]));
     set_reshaped(l, 1, s.is_target);
-    if (arg_int(l, 2) == REDUCTION_NONE) set_reshaped(l, 0, z);
-    else set_loss(l, z, 2);
+    if (arg_int(l, 2) == REDUCTION_NONE)
+        set_reshaped(l, 0, z);
+    else
+        set_loss(l, z, 2);
 }
 
 /* (grad_output, self, target, reduction, is_target) */
@@ -325,8 +343,8 @@ static void lower_multilabel_margin_backward(lowering *l) {
     if (!z) return;
     hlo_value one = hlo_convert(b, hlo_gt(b, z, hlo_like(b, z, 0)), s.x->dtype);
     dim_set targets = dims_range(1, 2), classes = dims_range(2, 3);
-    hlo_value pushed = reduce_drop(b, HLO_REDUCE_ADD, one, &targets);    /* [row, class] */
-    hlo_value pulled = reduce_keep(b, HLO_REDUCE_ADD, one, &classes);    /* [row, which target, 1] */
+    hlo_value pushed = reduce_drop(b, HLO_REDUCE_ADD, one, &targets); /* [row, class] */
+    hlo_value pulled = reduce_keep(b, HLO_REDUCE_ADD, one, &classes); /* [row, which target, 1] */
     hlo_value at = hlo_eq(b, hlo_unsqueeze_dim(b, s.target, 2), index_iota(b, 3, z->dims, 2));
     pulled = hlo_select(b, at, pulled, hlo_scalar(b, s.x->dtype, 0));
     hlo_value slope = hlo_subtract(b, pushed, reduce_drop(b, HLO_REDUCE_ADD, pulled, &targets));

@@ -1,4 +1,5 @@
-/* Runs one row on one call: promotes operands, calls the lowering, checks the results; and the accessors for arguments. */
+/* Runs one row on one call: promotes operands, calls the lowering, checks the results; and the accessors for arguments.
+ */
 #include "ops/lowering.h"
 
 #include <math.h>
@@ -6,7 +7,9 @@
 
 /* ---- promotion: at::native::ResultTypeState, TensorIterator's rule (aten/src/ATen/native/TypeProperties.cpp) ---- */
 
-typedef struct { dtype dim, zero, wrapped; } promotion_state;
+typedef struct {
+    dtype dim, zero, wrapped;
+} promotion_state;
 
 static dtype promote_known(dtype a, dtype b) {
     if (a == DTYPE_INVALID) return b;
@@ -24,15 +27,18 @@ static dtype combine_categories(dtype higher, dtype lower) {
     return higher != DTYPE_INVALID ? higher : lower;
 }
 
-/* The default float type is not passed down: a float64 result of operands that have no float64 tells that it is float64. */
+/* The default float type is not passed down: a float64 result of operands that have no float64 tells that it is
+ * float64. */
 static dtype default_float(const lowering *l) {
     return l->n_results > 0 && dtype_real(l->result_types[0].dtype) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
 }
 
 static void promotion_add(const lowering *l, promotion_state *s, dtype t, int rank, bool wrapped) {
     if (wrapped) {
-        if (dtype_is_complex(t)) t = dtype_complex(default_float(l));
-        else if (dtype_is_float(t)) t = default_float(l);
+        if (dtype_is_complex(t))
+            t = dtype_complex(default_float(l));
+        else if (dtype_is_float(t))
+            t = default_float(l);
         s->wrapped = promote_known(s->wrapped, t);
     } else if (rank > 0) {
         s->dim = promote_known(s->dim, t);
@@ -54,8 +60,10 @@ static void promotion_add_argument(const lowering *l, promotion_state *s, int i)
     } else if (a->tag == ARG_VALUES) {
         for (int j = 0; j < a->count; j++) {
             const argument *e = &a->u.list[j];
-            if (l->values[i][j]) promotion_add(l, s, l->values[i][j]->dtype, l->values[i][j]->rank, false);
-            else if (e->tag == ARG_NUMBER) promotion_add(l, s, e->u.number.dtype, 0, e->u.number.wrapped);
+            if (l->values[i][j])
+                promotion_add(l, s, l->values[i][j]->dtype, l->values[i][j]->rank, false);
+            else if (e->tag == ARG_NUMBER)
+                promotion_add(l, s, e->u.number.dtype, 0, e->u.number.wrapped);
         }
     }
 }
@@ -118,10 +126,14 @@ void lowering_run(lowering *l) {
         hlo_fail(l->builder, STATUS_OUT_OF_MEMORY, "out of host memory");
         return;
     }
-    if (l->row->unary) result_set(l, 0, l->row->unary(l->builder, arg_tensor(l, 0)));
-    else if (l->row->binary) result_set(l, 0, l->row->binary(l->builder, arg_tensor(l, 0), arg_tensor(l, 1)));
-    else if (l->row->lower) l->row->lower(l);
-    else hlo_fail(l->builder, STATUS_INTERNAL, "the row has no lowering");
+    if (l->row->unary)
+        result_set(l, 0, l->row->unary(l->builder, arg_tensor(l, 0)));
+    else if (l->row->binary)
+        result_set(l, 0, l->row->binary(l->builder, arg_tensor(l, 0), arg_tensor(l, 1)));
+    else if (l->row->lower)
+        l->row->lower(l);
+    else
+        hlo_fail(l->builder, STATUS_INTERNAL, "the row has no lowering");
     check_results(l);
     hlo_set_context(l->builder, NULL);
 }
@@ -180,8 +192,10 @@ hlo_value arg_tensor(lowering *l, int i) {
     if (a->tag == ARG_NUMBER) {
         dtype t = a->u.number.dtype;
         bool promotes = l->row->promote != PROMOTE_NONE && !(l->row->promote == PROMOTE_TAIL && i == 0);
-        if (promotes && l->compute != DTYPE_INVALID) t = l->compute;
-        else if (l->row->flags & OP_OPMATH) t = dtype_opmath(t);
+        if (promotes && l->compute != DTYPE_INVALID)
+            t = l->compute;
+        else if (l->row->flags & OP_OPMATH)
+            t = dtype_opmath(t);
         return number_value(l, i, 0, &a->u.number, t);
     }
     if (a->tag == ARG_NONE) return NULL;
@@ -236,6 +250,16 @@ bool arg_constant(lowering *l, int i, double *value) {
     if (a->tag != ARG_NUMBER || dtype_is_complex(a->u.number.dtype)) return false;
     if (l->host) l->host->number_used(l->host->context, i, true);
     *value = dtype_is_float(a->u.number.dtype) ? a->u.number.v.f[0] : (double)a->u.number.v.i;
+    return true;
+}
+
+bool arg_fixed(lowering *l, int i, double *value) {
+    *value = 0;
+    if (!l->host || !l->host->is_fixed || !arg_given(l, i) || l->args[i].tag != ARG_NUMBER)
+        return arg_constant(l, i, value);
+    const number *n = &l->args[i].u.number;
+    if (dtype_is_complex(n->dtype) || !l->host->is_fixed(l->host->context, i)) return false;
+    *value = dtype_is_float(n->dtype) ? n->v.f[0] : (double)n->v.i;
     return true;
 }
 
@@ -304,7 +328,9 @@ hlo_value arg_number_or(lowering *l, int i, dtype t, double absent) {
     return arg_given(l, i) ? arg_number(l, i, t) : hlo_scalar(l->builder, t, absent);
 }
 
-int arg_number_count(lowering *l, int i) { return arg_given(l, i) && l->args[i].tag == ARG_NUMBERS ? l->args[i].count : 0; }
+int arg_number_count(lowering *l, int i) {
+    return arg_given(l, i) && l->args[i].tag == ARG_NUMBERS ? l->args[i].count : 0;
+}
 
 hlo_value arg_number_at(lowering *l, int i, int j, dtype t) {
     const argument *a = arg_at(l, i, ARG_NUMBERS, "number list");

@@ -14,6 +14,8 @@ typedef struct lowering_host {
     void *context;
     /* Whether the tensor argument is row-major where the caller has it; NULL: it is. */
     bool (*is_contiguous)(void *context, int arg);
+    /* Whether a number is a constant of this program; NULL: numbers that are asked for are structural. */
+    bool (*is_fixed)(void *context, int arg);
 } lowering_host;
 
 struct lowering {
@@ -21,17 +23,18 @@ struct lowering {
     const op_row *row;
     int n_args;
     const argument *args;
-    hlo_value **values;  /* per argument: 1 value for ARG_VALUE, count for ARG_VALUES (NULL: None or a number) */
+    hlo_value **values;   /* per argument: 1 value for ARG_VALUE, count for ARG_VALUES (NULL: None or a number) */
     hlo_value **promoted; /* the same after promotion, made by lowering_run */
-    dtype common;        /* result_type of the operands; DTYPE_INVALID if the row promotes nothing */
-    dtype compute;       /* common, raised by OP_OPMATH */
+    dtype common;         /* result_type of the operands; DTYPE_INVALID if the row promotes nothing */
+    dtype compute;        /* common, raised by OP_OPMATH */
     int n_results;
     const tensor_type *result_types; /* DTYPE_INVALID: not wanted */
     hlo_value *results;
     const lowering_host *host;
 };
 
-/* Promotes the operands, runs the row, checks that every wanted result is set with its type. Errors go to the builder. */
+/* Promotes the operands, runs the row, checks that every wanted result is set with its type. Errors go to the builder.
+ */
 void lowering_run(lowering *l);
 
 #endif

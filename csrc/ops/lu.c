@@ -7,9 +7,11 @@
 
 static hlo_value i32(hlo_builder *b, int64_t v) { return hlo_constant_int(b, DTYPE_I32, 0, NULL, v); }
 
-/* L below the diagonal, U on and above; pivots [B, k], counted from 1, as LAPACK's getrf; info [B]: 0, or the number of the first
- * pivot that is zero. */
-typedef struct { hlo_value lu, pivots, info; } lu_factors;
+/* L below the diagonal, U on and above; pivots [B, k], counted from 1, as LAPACK's getrf; info [B]: 0, or the number of
+ * the first pivot that is zero. */
+typedef struct {
+    hlo_value lu, pivots, info;
+} lu_factors;
 
 /* How large an element counts: LAPACK takes |re| + |im| for complex numbers. */
 static hlo_value pivot_size(hlo_builder *b, hlo_value x) {
@@ -133,7 +135,8 @@ static void set_permutation(lowering *l, int k, hlo_value order) {
     hlo_builder *b = lower_builder(l);
     if (!order || !result_wanted(l, k)) return;
     int64_t dims[3] = {order->dims[0], order->dims[1], order->dims[1]};
-    set_reshaped(l, k, hlo_convert(b, hlo_eq(b, hlo_unsqueeze_dim(b, order, 1), index_iota(b, 3, dims, 1)), result_dtype(l, k)));
+    set_reshaped(
+        l, k, hlo_convert(b, hlo_eq(b, hlo_unsqueeze_dim(b, order, 1), index_iota(b, 3, dims, 1)), result_dtype(l, k)));
 }
 
 static void set_empty(lowering *l, int k) {
@@ -147,8 +150,10 @@ static void lower_lu(lowering *l) {
     bool pivoting = !arg_given(l, 1) || arg_bool(l, 1);
     lu_factors f = factor(b, matrix_batch(b, arg_tensor(l, 0)), pivoting);
     set_triangles(l, f.lu, 1);
-    if (pivoting && f.lu) set_permutation(l, 0, row_order(b, f.pivots, f.lu->dims[1]));
-    else set_empty(l, 0);
+    if (pivoting && f.lu)
+        set_permutation(l, 0, row_order(b, f.pivots, f.lu->dims[1]));
+    else
+        set_empty(l, 0);
 }
 
 static hlo_value pivot_batch(hlo_builder *b, hlo_value pivots) {
@@ -169,8 +174,10 @@ static void lower_lu_unpack(lowering *l) {
         set_empty(l, 1);
         set_empty(l, 2);
     }
-    if (!arg_given(l, 3) || arg_bool(l, 3)) set_permutation(l, 0, row_order(b, pivot_batch(b, arg_tensor(l, 1)), lu->dims[1]));
-    else set_empty(l, 0);
+    if (!arg_given(l, 3) || arg_bool(l, 3))
+        set_permutation(l, 0, row_order(b, pivot_batch(b, arg_tensor(l, 1)), lu->dims[1]));
+    else
+        set_empty(l, 0);
 }
 
 /* (LU, pivots, B, left, adjoint), batches broadcast. */
@@ -221,8 +228,8 @@ static void lower_inverse(lowering *l) {
     set_reshaped(l, 1, f.info);
 }
 
-/* For a determinant PyTorch factors the transpose of a contiguous real matrix, and its formulas for gradients count on it
- * (BatchLinearAlgebra.cpp and FunctionsManual.cpp: use_A_T). */
+/* For a determinant PyTorch factors the transpose of a contiguous real matrix, and its formulas for gradients count on
+ * it (BatchLinearAlgebra.cpp and FunctionsManual.cpp: use_A_T). */
 static hlo_value matrix_to_factor(lowering *l) {
     hlo_value a = matrix_batch(lower_builder(l), arg_tensor(l, 0));
     bool transpose = arg_is_contiguous(l, 0) && !dtype_is_complex(arg_tensor_dtype(l, 0));

@@ -7,8 +7,8 @@
 hlo_value contract(hlo_builder *b, hlo_value x, int cx, hlo_value y, int cy, int n_batch) {
     if (!x || !y) return NULL;
     if (x->dtype != y->dtype)
-        return hlo_fail(b, STATUS_RUNTIME, "expected both operands to have the same dtype, but got: %s != %s", dtype_torch_name(x->dtype),
-                        dtype_torch_name(y->dtype));
+        return hlo_fail(b, STATUS_RUNTIME, "expected both operands to have the same dtype, but got: %s != %s",
+                        dtype_torch_name(x->dtype), dtype_torch_name(y->dtype));
     hlo_dot_dims d = {.n_batch = n_batch, .n_contract = 1, .lhs_contract = {cx}, .rhs_contract = {cy}};
     for (int i = 0; i < n_batch; i++) d.lhs_batch[i] = d.rhs_batch[i] = i;
     return hlo_dot_general(b, x, y, &d, dtype_opmath(x->dtype));
@@ -32,7 +32,9 @@ hlo_value matrix_adjoint(hlo_builder *b, hlo_value x) {
     return matrix_transpose(b, x);
 }
 
-static void lower_mm(lowering *l) { result_set(l, 0, matrix_product(lower_builder(l), arg_tensor(l, 0), arg_tensor(l, 1))); }
+static void lower_mm(lowering *l) {
+    result_set(l, 0, matrix_product(lower_builder(l), arg_tensor(l, 0), arg_tensor(l, 1)));
+}
 
 static hlo_value flat_dot(hlo_builder *b, hlo_value x, hlo_value y) { return contract(b, x, 0, y, 0, 0); }
 static void lower_dot(lowering *l) { result_set(l, 0, flat_dot(lower_builder(l), arg_tensor(l, 0), arg_tensor(l, 1))); }
@@ -123,8 +125,8 @@ static void lower_weight_int8pack_mm(lowering *l) {
     result_set(l, 0, product ? hlo_multiply(b, product, hlo_convert(b, arg_tensor(l, 2), product->dtype)) : NULL);
 }
 
-/* (self[M, K], mat2[K, N], scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): scales are one number, or one a row of
- * self ([M, 1]) and a column of mat2 ([1, N]). */
+/* (self[M, K], mat2[K, N], scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): scales are one number, or
+ * one a row of self ([M, 1]) and a column of mat2 ([1, N]). */
 static void lower_scaled_mm(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = hlo_convert(b, arg_tensor(l, 0), DTYPE_F32), y = hlo_convert(b, arg_tensor(l, 1), DTYPE_F32);
@@ -155,8 +157,8 @@ static void lower_linear_backward(lowering *l) {
     result_set(l, 2, reduce_drop(b, HLO_REDUCE_ADD, hlo_convert(b, g, g ? dtype_opmath(g->dtype) : DTYPE_F32), &rows));
 }
 
-/* (i1, i2, i3, expand1, expand2, expand3, sumdim): every operand gets dimensions of size 1 where its list says; the product is
- * summed over sumdim. */
+/* (i1, i2, i3, expand1, expand2, expand3, sumdim): every operand gets dimensions of size 1 where its list says; the
+ * product is summed over sumdim. */
 static void lower_trilinear(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value product = NULL;

@@ -4,7 +4,8 @@
 
 #include "hlo/hlo.h"
 
-/* Contracts x's dimension cx with y's cy; the first n_batch dimensions are batches. Half operands give a float32 result. */
+/* Contracts x's dimension cx with y's cy; the first n_batch dimensions are batches. Half operands give a float32
+ * result. */
 hlo_value contract(hlo_builder *b, hlo_value x, int cx, hlo_value y, int cy, int n_batch);
 /* x y over the last two dimensions; equal leading ones. */
 hlo_value matrix_product(hlo_builder *b, hlo_value x, hlo_value y);

@@ -1,15 +1,17 @@
-/* Maximum pooling with the place of each maximum, as PyTorch's CPU kernels find it: places count through the input's plane; of
- * equal elements the first is taken, and a NaN beats everything (the last NaN, if there are several).
+/* Maximum pooling with the place of each maximum, as PyTorch's CPU kernels find it: places count through the input's
+ * plane; of equal elements the first is taken, and a NaN beats everything (the last NaN, if there are several).
  *
- * A window is a product of intervals, so the maximum goes axis by axis, carrying values and places along: k1 + k2 steps instead of
- * k1 * k2, all of them slices, comparisons and selections. */
+ * A window is a product of intervals, so the maximum goes axis by axis, carrying values and places along: k1 + k2 steps
+ * instead of k1 * k2, all of them slices, comparisons and selections. */
 #include <string.h>
 
 #include "ops/indexing.h"
 #include "ops/pool.h"
 #include "ops/windows.h"
 
-typedef struct { hlo_value value, place; } located;
+typedef struct {
+    hlo_value value, place;
+} located;
 
 static const int64_t nowhere = -1; /* the place of padding */
 
@@ -46,7 +48,8 @@ static located reduce_dim(hlo_builder *b, located x, int dim) {
     if (!x.value || !x.place) return (located){NULL, NULL};
     hlo_value operands[2] = {x.value, x.place}, results[2] = {NULL, NULL}, arguments[4];
     hlo_value init[2] = {hlo_min_value(b, x.value->dtype), hlo_constant_int(b, DTYPE_I32, 0, NULL, nowhere)};
-    hlo_type types[4] = {{x.value->dtype, 0, NULL}, {DTYPE_I32, 0, NULL}, {x.value->dtype, 0, NULL}, {DTYPE_I32, 0, NULL}};
+    hlo_type types[4] = {
+        {x.value->dtype, 0, NULL}, {DTYPE_I32, 0, NULL}, {x.value->dtype, 0, NULL}, {DTYPE_I32, 0, NULL}};
     int64_t along = dim;
     hlo_region_begin(b, 4, types, arguments);
     located best = larger(b, (located){arguments[0], arguments[1]}, (located){arguments[2], arguments[3]});
@@ -172,8 +175,9 @@ static void lower_adaptive_max(lowering *l) {
 
 /* ---- gradients ---- */
 
-/* Windows of one axis that hold position i start at floor((i + padding) / stride) - q for q = 0 .. holders - 1. This is x's slice of
- * window q for every position: each window repeated `stride` times, moved q windows on, cut to the input; `fill` outside. */
+/* Windows of one axis that hold position i start at floor((i + padding) / stride) - q for q = 0 .. holders - 1. This is
+ * x's slice of window q for every position: each window repeated `stride` times, moved q windows on, cut to the input;
+ * `fill` outside. */
 static hlo_value holder(hlo_builder *b, hlo_value x, hlo_value fill, int dim, const pool_axis *a, int64_t q) {
     if (!x) return NULL;
     int64_t dims[HLO_MAX_RANK], map[HLO_MAX_RANK], low[HLO_MAX_RANK] = {0}, high[HLO_MAX_RANK] = {0};
@@ -193,7 +197,8 @@ enum { MAX_HOLDERS = 16 };
 static int64_t holders_of(const pool_axis *a) { return (a->kernel - 1) / a->stride + 1; }
 
 /* Every position looks which of the windows that hold it took it, so nothing is scattered. */
-static hlo_value gather_gradient(hlo_builder *b, hlo_value grad, hlo_value index, int spatial, const pool_axis *axes, hlo_value own) {
+static hlo_value gather_gradient(hlo_builder *b, hlo_value grad, hlo_value index, int spatial, const pool_axis *axes,
+                                 hlo_value own) {
     int64_t n[3] = {1, 1, 1};
     for (int i = 0; i < spatial; i++) n[i] = holders_of(&axes[i]);
     hlo_value sum = NULL, zero = hlo_scalar(b, grad->dtype, 0), none = hlo_constant_int(b, DTYPE_I32, 0, NULL, nowhere);
@@ -216,7 +221,8 @@ static hlo_value scatter_gradient(lowering *l, hlo_value grad, hlo_value index, 
     pool_plane p;
     if (!pool_plane_init(l, &p, grad, x->dims)) return NULL;
     hlo_value target = index_zeros(b, grad->dtype, 2, p.large);
-    hlo_value y = index_scatter(b, target, 1, hlo_reshape(b, index, 2, p.small), hlo_reshape(b, grad, 2, p.small), INDEX_ADD);
+    hlo_value y =
+        index_scatter(b, target, 1, hlo_reshape(b, index, 2, p.small), hlo_reshape(b, grad, 2, p.small), INDEX_ADD);
     return hlo_reshape(b, y, x->rank, x->dims);
 }
 
@@ -234,7 +240,8 @@ static hlo_value gradient(lowering *l, hlo_value grad, hlo_value x, hlo_value in
     int spatial = pool_spatial(l);
     if (hlo_element_count(grad) == 0) return index_zeros(b, grad->dtype, x->rank, x->dims);
     index = hlo_convert(b, index, DTYPE_I32);
-    if (axes && few_holders(axes, spatial)) return gather_gradient(b, grad, index, spatial, axes, places(b, x, spatial));
+    if (axes && few_holders(axes, spatial))
+        return gather_gradient(b, grad, index, spatial, axes, places(b, x, spatial));
     return scatter_gradient(l, grad, index, x);
 }
 
@@ -274,12 +281,15 @@ static hlo_value fractional_starts(hlo_builder *b, hlo_value sample, int64_t siz
     int rank = sample->rank + 1;
     memcpy(dims, sample->dims, sizeof(int64_t) * (size_t)sample->rank);
     dims[sample->rank] = count;
-    hlo_value at = hlo_iota(b, DTYPE_I32, rank, dims, rank - 1), last = hlo_constant_int(b, DTYPE_I32, 0, NULL, size - kernel);
+    hlo_value at = hlo_iota(b, DTYPE_I32, rank, dims, rank - 1),
+              last = hlo_constant_int(b, DTYPE_I32, 0, NULL, size - kernel);
     if (count == 1) return hlo_broadcast_to(b, last, rank, dims);
-    hlo_value step = hlo_divide(b, hlo_scalar(b, sample->dtype, (double)(size - kernel)), hlo_scalar(b, sample->dtype, (double)(count - 1)));
+    hlo_value step = hlo_divide(b, hlo_scalar(b, sample->dtype, (double)(size - kernel)),
+                                hlo_scalar(b, sample->dtype, (double)(count - 1)));
     sample = hlo_unsqueeze_dim(b, sample, rank - 1);
     hlo_value moved = hlo_multiply(b, hlo_add(b, hlo_convert(b, at, sample ? sample->dtype : DTYPE_F32), sample), step);
-    hlo_value start = hlo_subtract(b, hlo_convert(b, moved, DTYPE_I32), hlo_convert(b, hlo_multiply(b, sample, step), DTYPE_I32));
+    hlo_value start =
+        hlo_subtract(b, hlo_convert(b, moved, DTYPE_I32), hlo_convert(b, hlo_multiply(b, sample, step), DTYPE_I32));
     return hlo_select(b, hlo_eq(b, at, hlo_constant_int(b, DTYPE_I32, 0, NULL, count - 1)), last, start);
 }
 
@@ -308,7 +318,8 @@ static located fractional_dim(hlo_builder *b, located x, int dim, int lead, hlo_
     dims[last + 1] = kernel;
     for (int i = 0; i < lead; i++) map[i] = i;
     map[lead] = last;
-    hlo_value index = hlo_add(b, hlo_broadcast_in_dim(b, starts, last + 2, dims, map), index_iota(b, last + 2, dims, last + 1));
+    hlo_value index =
+        hlo_add(b, hlo_broadcast_in_dim(b, starts, last + 2, dims, map), index_iota(b, last + 2, dims, last + 1));
     int64_t flat[HLO_MAX_RANK];
     memcpy(flat, dims, sizeof flat);
     flat[last] = count * kernel;
@@ -319,7 +330,8 @@ static located fractional_dim(hlo_builder *b, located x, int dim, int lead, hlo_
     return (located){end_to_dim(b, best.value, dim), end_to_dim(b, best.place, dim)};
 }
 
-/* (self, kernel_size, output_size, random_samples [N, C, spatial]). The samples of 2d come width first, those of 3d depth first. */
+/* (self, kernel_size, output_size, random_samples [N, C, spatial]). The samples of 2d come width first, those of 3d
+ * depth first. */
 static void lower_fractional_max(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0), samples = arg_tensor(l, 3);

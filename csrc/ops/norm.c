@@ -13,7 +13,9 @@ static hlo_value channel(hlo_builder *b, hlo_value v, hlo_value x) {
     return v->rank == 1 ? hlo_reshape(b, v, x->rank, dims) : v;
 }
 
-static hlo_value times(hlo_builder *b, hlo_value x, hlo_value factor) { return factor ? hlo_multiply(b, x, factor) : x; }
+static hlo_value times(hlo_builder *b, hlo_value x, hlo_value factor) {
+    return factor ? hlo_multiply(b, x, factor) : x;
+}
 static hlo_value plus(hlo_builder *b, hlo_value x, hlo_value y) { return y ? hlo_add(b, x, y) : x; }
 
 static hlo_value inverse_deviation(lowering *l, hlo_value variance, int eps_argument) {
@@ -43,7 +45,7 @@ static void set_statistic(lowering *l, int k, hlo_value v) {
 /* Where the operators of one family have their arguments and results. -1: absent. */
 typedef struct {
     int running_mean, running_var, training, momentum, eps;
-    bool always; /* no training argument: this value */
+    bool always;           /* no training argument: this value */
     int reserve, new_mean; /* results: the reserve tensor, the first of the two updated statistics */
 } batch_norm_form;
 
@@ -89,8 +91,12 @@ static void lower_batch_norm(lowering *l, const batch_norm_form *f) {
     }
 }
 
-static void lower_native_batch_norm(lowering *l) { lower_batch_norm(l, &(batch_norm_form){3, 4, 5, 6, 7, false, -1, 3}); }
-static void lower_batch_norm_no_stats(lowering *l) { lower_batch_norm(l, &(batch_norm_form){-1, -1, 3, 4, 5, false, -1, -1}); }
+static void lower_native_batch_norm(lowering *l) {
+    lower_batch_norm(l, &(batch_norm_form){3, 4, 5, 6, 7, false, -1, 3});
+}
+static void lower_batch_norm_no_stats(lowering *l) {
+    lower_batch_norm(l, &(batch_norm_form){-1, -1, 3, 4, 5, false, -1, -1});
+}
 static void lower_batch_norm_no_training(lowering *l) {
     lower_batch_norm(l, &(batch_norm_form){3, 4, -1, 5, 6, false, -1, -1});
 }
@@ -101,9 +107,10 @@ static void lower_batch_norm_no_update(lowering *l) {
     lower_batch_norm(l, &(batch_norm_form){3, 4, -1, 5, 6, false, 3, -1});
 }
 
-/* With xhat = (x - mean) r: dx = w r (g - mean(g) - xhat mean(g xhat)) when the statistics came from x (Ioffe and Szegedy,
- * "Batch Normalization", 2015), w r g when they are constants. */
-static hlo_value normalisation_gradient(hlo_builder *b, hlo_value g, hlo_value xhat, hlo_value inverse, const dim_set *d) {
+/* With xhat = (x - mean) r: dx = w r (g - mean(g) - xhat mean(g xhat)) when the statistics came from x (Ioffe and
+ * Szegedy, "Batch Normalization", 2015), w r g when they are constants. */
+static hlo_value normalisation_gradient(hlo_builder *b, hlo_value g, hlo_value xhat, hlo_value inverse,
+                                        const dim_set *d) {
     hlo_value inner = hlo_subtract(b, g, mean_keep(b, g, d));
     inner = hlo_subtract(b, inner, hlo_multiply(b, xhat, mean_keep(b, hlo_multiply(b, g, xhat), d)));
     return hlo_multiply(b, inner, inverse);
@@ -169,13 +176,14 @@ static void lower_batch_norm_backward_elemt(lowering *l) {
     hlo_value inverse = channel(b, arg_tensor(l, 3), x);
     hlo_value centred = hlo_subtract(b, x, channel(b, arg_tensor(l, 2), x));
     hlo_value mean_g = hlo_divide(b, channel(b, arg_tensor(l, 5), x), n);
-    hlo_value slope = hlo_multiply(b, hlo_divide(b, channel(b, arg_tensor(l, 6), x), n), hlo_multiply(b, inverse, inverse));
+    hlo_value slope =
+        hlo_multiply(b, hlo_divide(b, channel(b, arg_tensor(l, 6), x), n), hlo_multiply(b, inverse, inverse));
     hlo_value dx = hlo_subtract(b, hlo_subtract(b, g, mean_g), hlo_multiply(b, centred, slope));
     result_set(l, 0, times(b, hlo_multiply(b, dx, inverse), channel(b, arg_tensor(l, 4), x)));
 }
 
-/* (input, mean, invstd, running_mean, running_var, momentum, eps, count or counts) -> mean, invstd of all devices' elements.
- * mean and invstd are [devices, C]; the variances are combined as Chan, Golub and LeVeque do (1983). */
+/* (input, mean, invstd, running_mean, running_var, momentum, eps, count or counts) -> mean, invstd of all devices'
+ * elements. mean and invstd are [devices, C]; the variances are combined as Chan, Golub and LeVeque do (1983). */
 static void lower_batch_norm_gather_stats(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value means = arg_tensor(l, 1), inverses = arg_tensor(l, 2);
@@ -275,14 +283,17 @@ static void lower_rms_norm_backward(lowering *l) {
 
 /* ---- group normalisation: dimension 1 of C channels seen as groups of C / groups ---- */
 
-typedef struct { int64_t n, c, hw, groups; } group_shape;
+typedef struct {
+    int64_t n, c, hw, groups;
+} group_shape;
 
 /* The four ints that start at argument i. */
 static group_shape read_group_shape(lowering *l, int i) {
     group_shape s = {arg_int(l, i), arg_int(l, i + 1), arg_int(l, i + 2), arg_int(l, i + 3)};
     if (s.groups <= 0 || s.c % s.groups) {
         hlo_fail(lower_builder(l), STATUS_RUNTIME,
-                 "Expected number of channels in input to be divisible by num_groups, but got %lld channels and num_groups=%lld",
+                 "Expected number of channels in input to be divisible by num_groups, but got %lld channels and "
+                 "num_groups=%lld",
                  (long long)s.c, (long long)s.groups);
         s.groups = s.c = 1;
     }
@@ -308,7 +319,8 @@ static void lower_group_norm(lowering *l) {
     dim_set d = dims_range(2, 4);
     moments(b, x, &d, &mean, &variance);
     hlo_value inverse = inverse_deviation(l, variance, 7);
-    hlo_value y = times(b, hlo_multiply(b, hlo_subtract(b, x, mean), inverse), grouped_channel(b, arg_tensor(l, 1), &s));
+    hlo_value y =
+        times(b, hlo_multiply(b, hlo_subtract(b, x, mean), inverse), grouped_channel(b, arg_tensor(l, 1), &s));
     set_reshaped(l, 0, plus(b, y, grouped_channel(b, arg_tensor(l, 2), &s)));
     set_statistic(l, 1, mean);
     set_statistic(l, 2, inverse);

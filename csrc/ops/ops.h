@@ -1,8 +1,8 @@
 /* Lowering of ATen operators: the table rows and what a lowering function sees of its call.
  *
- * A row names a functional operator ("aten::add.Tensor"); the in-place and out= forms are normalised to it before they get
- * here, so need no rows. A lowering reads its arguments by their position in the operator's schema, and sets its results.
- * Errors: hlo_fail on the builder; nothing needs checking in between. */
+ * A row names a functional operator ("aten::add.Tensor"); the in-place and out= forms are normalised to it before they
+ * get here, so need no rows. A lowering reads its arguments by their position in the operator's schema, and sets its
+ * results. Errors: hlo_fail on the builder; nothing needs checking in between. */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -14,27 +14,28 @@ typedef void (*lower_fn)(lowering *l);
 
 /* What is done to tensor operands, and to numbers that stand beside tensors, before the lowering sees them. */
 typedef enum {
-    PROMOTE_NONE,      /* operands keep their types */
-    /* To PyTorch's result_type of all operands: tensors, 0-d CPU tensors, and Python numbers in argument 0 or 1 (so that
-     * alpha does not count; OP_PROMOTE_NUMBERS makes every number count: clamp's bounds). */
+    PROMOTE_NONE, /* operands keep their types */
+    /* To PyTorch's result_type of all operands: tensors, 0-d CPU tensors, and Python numbers in argument 0 or 1 (so
+     * that alpha does not count; OP_PROMOTE_NUMBERS makes every number count: clamp's bounds). */
     PROMOTE,
-    PROMOTE_REAL,      /* the same, then bool and integers become the default float (float32) */
-    PROMOTE_TAIL,      /* PROMOTE of all but argument 0 (where's condition, masked_fill's is argument 1: see PROMOTE_NONE) */
-    PROMOTE_RESULT     /* to the type of result 0 */
+    PROMOTE_REAL, /* the same, then bool and integers become the default float (float32) */
+    PROMOTE_TAIL, /* PROMOTE of all but argument 0 (where's condition, masked_fill's is argument 1: see PROMOTE_NONE) */
+    PROMOTE_RESULT /* to the type of result 0 */
 } op_promotion;
 
 enum {
-    /* Operands of F16, BF16 (and F8) are raised to F32 after promotion and results rounded back: the way PyTorch's CPU kernels
-     * compute. Every row that is more than one StableHLO operation on floats wants it. */
+    /* Operands of F16, BF16 (and F8) are raised to F32 after promotion and results rounded back: the way PyTorch's CPU
+     * kernels compute. Every row that is more than one StableHLO operation on floats wants it. */
     OP_OPMATH = 1,
     /* arg_number of this row gives only constants (a number decides the program's structure). */
     OP_CONSTANT_NUMBERS = 2,
     /* Uses random bits: takes the generator's state. */
     OP_RANDOM = 4,
     /* Result 0 has operand 0's dtype whatever the promotion (informative, for the metadata rule). */
-    OP_COMPARE = 8, /* result is bool */
+    OP_COMPARE = 8,          /* result is bool */
     OP_PROMOTE_NUMBERS = 16, /* numbers beyond argument 1 take part in promotion */
-    /* Numbers decide the result's size (arange): each call asks for its metadata, which belongs to the key in their place. */
+    /* Numbers decide the result's size (arange): each call asks for its metadata, which belongs to the key in their
+       place. */
     OP_SIZE_FROM_NUMBERS = 32
 };
 
@@ -51,8 +52,8 @@ typedef struct op_row {
     hlo_binary_fn binary;
     op_meta meta;
     /* Arguments that the operator writes although its schema does not say so (native_batch_norm's running statistics):
-     * results after the declared ones, in order, are written to these arguments when they are given. -1 ends; at most 4.
-     * A zero-initialised row has none: entries are argument index + 1. */
+     * results after the declared ones, in order, are written to these arguments when they are given. -1 ends; at
+     * most 4. A zero-initialised row has none: entries are argument index + 1. */
     int8_t hidden_writes[4];
 } op_row;
 
@@ -69,29 +70,35 @@ bool arg_given(const lowering *l, int i); /* false: absent or None */
 hlo_value arg_tensor(lowering *l, int i);
 dtype arg_tensor_dtype(const lowering *l, int i); /* before promotion; a number's own type (BOOL, I64, F64, C128) */
 int arg_tensor_rank(const lowering *l, int i);    /* 0 for a number */
-/* Values have no strides; but a few operators' results depend on whether the operand is_contiguous() (the determinants). */
+/* Values have no strides; but a few operators' results depend on whether the operand is_contiguous() (the
+ * determinants). */
 bool arg_is_contiguous(const lowering *l, int i);
-bool arg_is_tensor(const lowering *l, int i);     /* a device tensor, not a number */
+bool arg_is_tensor(const lowering *l, int i); /* a device tensor, not a number */
 /* Tensor lists: entries may be NULL (None). Promoted like the rest. */
 int arg_tensors(lowering *l, int i, const hlo_value **values);
-int64_t arg_int(lowering *l, int i);              /* int, SymInt, bool, dtype code */
+int64_t arg_int(lowering *l, int i); /* int, SymInt, bool, dtype code */
 int64_t arg_int_or(lowering *l, int i, int64_t absent);
-double arg_float(lowering *l, int i);             /* a `float` or Scalar argument as a constant: makes it structural */
+double arg_float(lowering *l, int i); /* a `float` or Scalar argument as a constant: makes it structural */
 double arg_float_or(lowering *l, int i, double absent);
-bool arg_bool(lowering *l, int i);                /* false when absent */
-dtype arg_dtype(lowering *l, int i);              /* DTYPE_INVALID when None */
-const char *arg_string(lowering *l, int i);       /* NULL when None */
-int arg_ints(lowering *l, int i, const int64_t **values); /* int[], bool[], SymInt[]; 0 when None */
+bool arg_bool(lowering *l, int i);                         /* false when absent */
+dtype arg_dtype(lowering *l, int i);                       /* DTYPE_INVALID when None */
+const char *arg_string(lowering *l, int i);                /* NULL when None */
+int arg_ints(lowering *l, int i, const int64_t **values);  /* int[], bool[], SymInt[]; 0 when None */
 int arg_floats(lowering *l, int i, const double **values); /* float[] or Scalar[] */
-/* A number (Scalar, float, or 0-d CPU tensor) as a rank-0 value of type t. It is a constant at first and becomes a run-time
- * input by itself when calls differ in it. Inside a graph, the same. Absent: a poisoned value; test arg_given. */
+/* A number (Scalar, float, or 0-d CPU tensor) as a rank-0 value of type t. It is a constant at first and becomes a
+ * run-time input by itself when calls differ in it. Inside a graph, the same. Absent: a poisoned value; test arg_given.
+ */
 hlo_value arg_number(lowering *l, int i, dtype t);
 hlo_value arg_number_or(lowering *l, int i, dtype t, double absent);
 /* Element j of a Scalar[] or float[] argument, likewise. */
 hlo_value arg_number_at(lowering *l, int i, int j, dtype t);
 int arg_number_count(lowering *l, int i);
-/* As a constant that decides structure (exponent 2 of pow, norm's p): calls with other values get programs of their own. */
+/* As a constant that decides structure (exponent 2 of pow, norm's p): calls with other values get programs of their
+ * own. */
 bool arg_constant(lowering *l, int i, double *value); /* false when it has no constant value (complex, absent) */
+/* The value while the number is a constant of the program, to choose a shorter form of the same computation. false once
+ * calls have differed in it: then it is a run-time input and the general form is wanted. */
+bool arg_fixed(lowering *l, int i, double *value);
 
 /* Common type of operands after promotion, before opmath: what PyTorch calls the computation's result_type. */
 dtype lower_common_dtype(const lowering *l);
@@ -107,16 +114,19 @@ const int64_t *result_dims(const lowering *l, int k);
 void result_set(lowering *l, int k, hlo_value v);
 
 /* ---- random numbers ---- */
-/* Uniform bits from this call's (seed, offset), a fresh stream for each use within the call. t is U8, U16, U32 or U64. */
+/* Uniform bits from this call's (seed, offset), a fresh stream for each use within the call. t is U8, U16, U32 or U64.
+ */
 hlo_value random_bits(lowering *l, dtype t, int rank, const int64_t *dims);
-hlo_value random_uniform(lowering *l, dtype t, int rank, const int64_t *dims); /* [0, 1): F32 from 24 bits, F64 from 53 */
-hlo_value random_normal(lowering *l, dtype t, int rank, const int64_t *dims);  /* mean 0, deviation 1 */
+hlo_value random_uniform(lowering *l, dtype t, int rank,
+                         const int64_t *dims); /* [0, 1): F32 from 24 bits, F64 from 53 */
+hlo_value random_normal(lowering *l, dtype t, int rank, const int64_t *dims); /* mean 0, deviation 1 */
 
 /* ---- helpers shared by families (ops/helpers.c) ---- */
 int64_t dim_wrap(int64_t dim, int rank); /* PyTorch's negative dims; rank 0 counts as 1. Out of range: returns -1 */
 /* dims list of a reduction: empty or None means all; writes wrapped, sorted, unique dims; returns the count. */
 int arg_reduce_dims(lowering *l, int i, int rank, int64_t *dims);
-hlo_value keep_dims(hlo_builder *b, hlo_value reduced, int rank, const int64_t *operand_dims, int n, const int64_t *dims); /* re-inserts size-1 dims */
+hlo_value keep_dims(hlo_builder *b, hlo_value reduced, int rank, const int64_t *operand_dims, int n,
+                    const int64_t *dims); /* re-inserts size-1 dims */
 hlo_value mean_of(hlo_builder *b, hlo_value x, int n, const int64_t *dims);
 /* Replays lowering of another row on given values, for operators that are compositions: "aten::add.Tensor". */
 

@@ -1,7 +1,7 @@
 /* Optimizer steps over lists of tensors, and the loss scaling of mixed precision.
  *
- * Formulas: aten/src/ATen/native/cpu/Fused{Adam,SGD,Adagrad}Kernel.cpp. Results stand list after list, in the order of the
- * operator's returns. Where found_inf says so, a step changes nothing. */
+ * Formulas: aten/src/ATen/native/cpu/Fused{Adam,SGD,Adagrad}Kernel.cpp. Results stand list after list, in the order of
+ * the operator's returns. Where found_inf says so, a step changes nothing. */
 #include "ops/formula.h"
 
 /* Tensor j of the list in argument i, in the type that the step is computed in. */
@@ -28,7 +28,10 @@ static dtype step_type(lowering *l, int j) {
 }
 
 /* What every step of tensor j starts from. `kept` tells whether found_inf forbids the step; NULL: it is not asked. */
-typedef struct { dtype type; hlo_value param, grad, unscaled, kept; } step;
+typedef struct {
+    dtype type;
+    hlo_value param, grad, unscaled, kept;
+} step;
 
 static step step_begin(lowering *l, int j, bool maximize, int grad_scale) {
     hlo_builder *b = lower_builder(l);
@@ -64,8 +67,10 @@ static void adam_element(lowering *l, int n, int j, bool decoupled, bool amsgrad
     hlo_value t = element(l, 5, j, s.type), m = element(l, 2, j, s.type), v = element(l, 3, j, s.type);
     if (t && t->rank > 0) t = hlo_reshape(b, t, 0, NULL);
     hlo_value param = s.param, grad = s.grad;
-    if (decoupled) param = SUB(param, MUL(MUL(lr, decay), param));
-    else grad = ADD(grad, MUL(decay, param));
+    if (decoupled)
+        param = SUB(param, MUL(MUL(lr, decay), param));
+    else
+        grad = ADD(grad, MUL(decay, param));
     hlo_value new_m = ADD(m, MULK(SUB(grad, m), 1 - beta1));
     hlo_value new_v = ADD(MULK(v, beta2), MULK(MUL(grad, grad), 1 - beta2));
     hlo_value largest = amsgrad ? MAX(element(l, 4, j, s.type), new_v) : new_v;
@@ -114,7 +119,8 @@ static void lower_sgd(lowering *l) {
     for (int j = 0; !has_momentum && j < buffers; j++) result_set(l, 2 * n + j, element(l, 2, j, step_type(l, j)));
 }
 
-/* ---- Adagrad: (params, grads, state_sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf) ---- */
+/* ---- Adagrad: (params, grads, state_sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf)
+ * ---- */
 
 static void lower_adagrad(lowering *l) {
     hlo_builder *b = lower_builder(l);

@@ -11,7 +11,8 @@ static void lower_constant_pad(lowering *l) {
     int64_t low[HLO_MAX_RANK] = {0}, high[HLO_MAX_RANK] = {0};
     int n = arg_ints(l, 1, &pad) / 2;
     /* Pairs start at the last dimension. Negative padding crops, as StableHLO's does. */
-    for (int i = 0; i < n && i < x->rank; i++) low[x->rank - 1 - i] = pad[2 * i], high[x->rank - 1 - i] = pad[2 * i + 1];
+    for (int i = 0; i < n && i < x->rank; i++)
+        low[x->rank - 1 - i] = pad[2 * i], high[x->rank - 1 - i] = pad[2 * i + 1];
     hlo_value fill = arg_number_or(l, 2, x->dtype, 0);
     result_set(l, 0, hlo_pad(lower_builder(l), x, fill, low, high, NULL));
 }
@@ -60,13 +61,15 @@ static hlo_value place(hlo_builder *b, hlo_value part, int dim, int64_t n, int64
 }
 
 /* The gradient of pad_dim for a dimension that had n elements: what each copy got goes back to where it came from. */
-static hlo_value pad_dim_backward(hlo_builder *b, hlo_value g, int dim, int64_t n, int64_t low, int64_t high, bool reflect) {
+static hlo_value pad_dim_backward(hlo_builder *b, hlo_value g, int dim, int64_t n, int64_t low, int64_t high,
+                                  bool reflect) {
     if (!g) return NULL;
     int64_t size = g->dims[dim], before = low > 0 ? low : 0, after = high > 0 ? high : 0;
     hlo_value middle = hlo_slice_dim(b, g, dim, before, size - after, 1);
     hlo_value result = place(b, middle, dim, n, low < 0 ? -low : 0);
     if (before) {
-        hlo_value part = reflect ? mirrored(b, g, dim, 0, before) : sum_dim(b, hlo_slice_dim(b, g, dim, 0, before, 1), dim);
+        hlo_value part =
+            reflect ? mirrored(b, g, dim, 0, before) : sum_dim(b, hlo_slice_dim(b, g, dim, 0, before, 1), dim);
         result = hlo_add(b, result, place(b, part, dim, n, reflect ? 1 : 0));
     }
     if (after) {
@@ -83,7 +86,8 @@ static void lower_edge_pad(lowering *l, bool reflect) {
     const int64_t *pad;
     int n = arg_ints(l, 1, &pad) / 2, rank = x->rank;
     for (int i = 0; i < n && i < rank; i++)
-        if (pad[2 * i] || pad[2 * i + 1]) x = pad_dim(lower_builder(l), x, rank - 1 - i, pad[2 * i], pad[2 * i + 1], reflect);
+        if (pad[2 * i] || pad[2 * i + 1])
+            x = pad_dim(lower_builder(l), x, rank - 1 - i, pad[2 * i], pad[2 * i + 1], reflect);
     result_set(l, 0, x);
 }
 
@@ -107,7 +111,9 @@ static void lower_replication_pad_backward(lowering *l) { lower_edge_pad_backwar
 
 /* ---- im2col: [N, C, H, W] -> [N, C kh kw, positions] ---- */
 
-typedef struct { int64_t kernel, dilation, padding, stride, positions; } window_axis;
+typedef struct {
+    int64_t kernel, dilation, padding, stride, positions;
+} window_axis;
 
 static int64_t pair_at(const int64_t *v, int n, int i) { return n == 0 ? 0 : v[n == 1 ? 0 : i]; }
 
@@ -118,7 +124,8 @@ static void window_axes(lowering *l, int first, const int64_t *size, window_axis
     int np = arg_ints(l, first + 2, &padding), ns = arg_ints(l, first + 3, &stride);
     for (int i = 0; i < 2; i++) {
         window_axis *a = &out[i];
-        *a = (window_axis){pair_at(kernel, nk, i), pair_at(dilation, nd, i), pair_at(padding, np, i), pair_at(stride, ns, i), 0};
+        *a = (window_axis){pair_at(kernel, nk, i), pair_at(dilation, nd, i), pair_at(padding, np, i),
+                           pair_at(stride, ns, i), 0};
         if (a->stride < 1) a->stride = 1;
         a->positions = (size[i] + 2 * a->padding - a->dilation * (a->kernel - 1) - 1) / a->stride + 1;
     }
@@ -128,7 +135,8 @@ static void window_axes(lowering *l, int first, const int64_t *size, window_axis
 static hlo_value window_index(hlo_builder *b, const window_axis *a) {
     int64_t dims[2] = {a->kernel, a->positions};
     hlo_value k = index_iota(b, 2, dims, 0), p = index_iota(b, 2, dims, 1);
-    return hlo_add(b, hlo_multiply(b, k, hlo_like(b, k, (double)a->dilation)), hlo_multiply(b, p, hlo_like(b, p, (double)a->stride)));
+    return hlo_add(b, hlo_multiply(b, k, hlo_like(b, k, (double)a->dilation)),
+                   hlo_multiply(b, p, hlo_like(b, p, (double)a->stride)));
 }
 
 static void lower_im2col(lowering *l) {
@@ -140,8 +148,8 @@ static void lower_im2col(lowering *l) {
     window_axes(l, 1, x->dims + 2, a);
     int64_t edges[4] = {0, 0, a[0].padding, a[1].padding};
     hlo_value y = hlo_pad(b, x, hlo_scalar(b, x->dtype, 0), edges, edges, NULL);
-    y = index_take(b, y, 3, window_index(b, &a[1]));  /* [N, C, H, kw, ow] */
-    y = index_take(b, y, 2, window_index(b, &a[0]));  /* [N, C, kh, oh, kw, ow] */
+    y = index_take(b, y, 3, window_index(b, &a[1])); /* [N, C, H, kw, ow] */
+    y = index_take(b, y, 2, window_index(b, &a[0])); /* [N, C, kh, oh, kw, ow] */
     static const int64_t order[6] = {0, 1, 2, 4, 3, 5};
     result_set(l, 0, hlo_reshape(b, hlo_transpose(b, y, order), result_rank(l, 0), result_dims(l, 0)));
 }
@@ -159,7 +167,8 @@ static void lower_col2im(lowering *l) {
     static const int64_t order[6] = {0, 1, 2, 4, 3, 5};
     hlo_value y = hlo_transpose(b, hlo_reshape(b, x, 6, dims), order); /* [N, C, kh, oh, kw, ow] */
     int64_t height = size[0] + 2 * a[0].padding, width = size[1] + 2 * a[1].padding;
-    int64_t tall[5] = {dims[0], channels, height, a[1].kernel, a[1].positions}, whole[4] = {dims[0], channels, height, width};
+    int64_t tall[5] = {dims[0], channels, height, a[1].kernel, a[1].positions},
+            whole[4] = {dims[0], channels, height, width};
     y = index_put_slices(b, index_zeros(b, x->dtype, 5, tall), 2, window_index(b, &a[0]), y, INDEX_ADD);
     y = index_put_slices(b, index_zeros(b, x->dtype, 4, whole), 3, window_index(b, &a[1]), y, INDEX_ADD);
     int64_t edges[4] = {0, 0, -a[0].padding, -a[1].padding};

@@ -1,5 +1,5 @@
-/* Average pooling, adaptive pooling and unpooling; maximum pooling is in max_pool.c. All act on the last dimensions, so one image
- * and a batch of them are the same. */
+/* Average pooling, adaptive pooling and unpooling; maximum pooling is in max_pool.c. All act on the last dimensions, so
+ * one image and a batch of them are the same. */
 #include "ops/pool.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ int pool_spatial(const lowering *l) { return strstr(lower_name(l), "1d") ? 1 : s
 
 static int64_t entry(const int64_t *list, int n, int spatial, int i) { return list[n == spatial ? i : 0]; }
 
-void pool_axes(lowering *l, int first, bool has_dilation, const int64_t *input, const int64_t *output, pool_axis *axes) {
+void pool_axes(lowering *l, int first, bool has_dilation, const int64_t *input, const int64_t *output,
+               pool_axis *axes) {
     int spatial = pool_spatial(l);
     const int64_t *kernel, *stride, *padding, *dilation = NULL;
     int nk = arg_ints(l, first, &kernel), ns = arg_ints(l, first + 1, &stride), np = arg_ints(l, first + 2, &padding);
@@ -97,8 +98,8 @@ static void lower_average_pool(lowering *l) {
     result_set(l, 0, hlo_divide(b, sum, divisor(l, &p, x->dtype, x->rank)));
 }
 
-/* (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override): an element's gradient is the
- * sum over the windows that hold it, which is a window sum over the spread-out gradient. */
+/* (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override): an element's
+ * gradient is the sum over the windows that hold it, which is a window sum over the spread-out gradient. */
 static void lower_average_pool_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value grad = arg_tensor(l, 0), x = arg_tensor(l, 1);

@@ -1,5 +1,5 @@
-/* Primitive operators (torch._prims) that reduce and draw random numbers; PyTorch's decompositions and references end in them.
- * The views are in shape.c, factories and elementwise ones with their ATen namesakes. */
+/* Primitive operators (torch._prims) that reduce and draw random numbers; PyTorch's decompositions and references end
+ * in them. The views are in shape.c, factories and elementwise ones with their ATen namesakes. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -55,7 +55,8 @@ static void lower_normal(lowering *l) {
     dtype t = result_dtype(l, 0), part = dtype_real(t);
     hlo_value x = random_normal(l, part, result_rank(l, 0), result_dims(l, 0));
     if (dtype_is_complex(t)) {
-        hlo_value y = random_normal(l, part, result_rank(l, 0), result_dims(l, 0)), half = hlo_scalar(b, part, sqrt(0.5));
+        hlo_value y = random_normal(l, part, result_rank(l, 0), result_dims(l, 0)),
+                  half = hlo_scalar(b, part, sqrt(0.5));
         x = hlo_complex(b, hlo_multiply(b, x, half), hlo_multiply(b, y, half));
     }
     result_set(l, 0, hlo_add(b, hlo_multiply(b, x, arg_number(l, 2, t)), arg_number(l, 1, t)));
@@ -66,7 +67,8 @@ static void lower_uniform(lowering *l) {
     hlo_builder *b = lower_builder(l);
     dtype t = result_dtype(l, 0);
     hlo_value low = arg_number(l, 1, t), span = hlo_subtract(b, arg_number(l, 2, t), low);
-    result_set(l, 0, hlo_add(b, hlo_multiply(b, random_uniform(l, t, result_rank(l, 0), result_dims(l, 0)), span), low));
+    result_set(l, 0,
+               hlo_add(b, hlo_multiply(b, random_uniform(l, t, result_rank(l, 0), result_dims(l, 0)), span), low));
 }
 
 const op_row ops_prims[] = {

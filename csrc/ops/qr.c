@@ -1,5 +1,5 @@
-/* Householder reflections, as LAPACK's geqrf, orgqr and ormqr: H = I - tau v v^H, with v = (0, .., 0, 1, tail), so that the signs
- * are those of the CPU. One step of a loop is one reflection. */
+/* Householder reflections, as LAPACK's geqrf, orgqr and ormqr: H = I - tau v v^H, with v = (0, .., 0, 1, tail), so that
+ * the signs are those of the CPU. One step of a loop is one reflection. */
 #include "ops/indexing.h"
 #include "ops/linalg.h"
 #include "ops/loop.h"
@@ -17,7 +17,9 @@ static hlo_value combine(hlo_builder *b, dtype t, hlo_value re, hlo_value im) {
 }
 
 /* The reflection that clears `column` below row k (LAPACK's larfg). */
-typedef struct { hlo_value v, tau, beta; } reflection;
+typedef struct {
+    hlo_value v, tau, beta;
+} reflection;
 
 static reflection reflect(hlo_builder *b, hlo_value column, hlo_value row, hlo_value k) {
     reflection r = {0};
@@ -54,7 +56,8 @@ static hlo_value apply_reflection(hlo_builder *b, hlo_value c, hlo_value v, hlo_
 /* state: matrix, tau. */
 static void factor_step(hlo_builder *b, const void *context, hlo_value k, hlo_value *state) {
     (void)context;
-    hlo_value a = state[0], row = matrix_rows(b, a), column = matrix_columns(b, a), zero = hlo_constant_int(b, DTYPE_I32, 0, NULL, 0);
+    hlo_value a = state[0], row = matrix_rows(b, a), column = matrix_columns(b, a),
+              zero = hlo_constant_int(b, DTYPE_I32, 0, NULL, 0);
     reflection r = reflect(b, matrix_column(b, a, k), row, k);
     if (!r.v) return;
     hlo_value right = hlo_gt(b, column, k), here = hlo_eq(b, column, k);
@@ -70,12 +73,16 @@ void householder_factor(hlo_builder *b, hlo_value a, hlo_value *factored, hlo_va
     if (!a) return;
     int64_t k = a->dims[1] < a->dims[2] ? a->dims[1] : a->dims[2];
     hlo_value state[2] = {a, index_zeros(b, a->dtype, 2, (int64_t[]){a->dims[0], k})};
-    if (hlo_element_count(a) > 0) loop_steps(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, k), 2, state, factor_step, NULL);
+    if (hlo_element_count(a) > 0)
+        loop_steps(b, hlo_constant_int(b, DTYPE_I32, 0, NULL, k), 2, state, factor_step, NULL);
     *factored = state[0];
     *tau = state[1];
 }
 
-typedef struct { hlo_value factored, tau; bool adjoint; } reflectors;
+typedef struct {
+    hlo_value factored, tau;
+    bool adjoint;
+} reflectors;
 
 static void apply_step(hlo_builder *b, const void *context, hlo_value step, hlo_value *state) {
     const reflectors *r = context;
@@ -111,8 +118,10 @@ static void lower_qr(lowering *l) {
     householder_factor(b, a, &factored, &tau);
     set_reshaped(l, 1, matrix_triangle(b, hlo_slice_dim(b, factored, 1, 0, complete ? m : k, 1), false));
     hlo_value one = with_q ? matrix_identity(b, a->dtype, a->dims[0], m, width) : NULL;
-    if (with_q) set_reshaped(l, 0, householder_apply(b, factored, tau, one, false));
-    else result_set(l, 0, index_zeros(b, a->dtype, result_rank(l, 0), result_dims(l, 0)));
+    if (with_q)
+        set_reshaped(l, 0, householder_apply(b, factored, tau, one, false));
+    else
+        result_set(l, 0, index_zeros(b, a->dtype, result_rank(l, 0), result_dims(l, 0)));
 }
 
 const op_row ops_qr[] = {

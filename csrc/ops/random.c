@@ -11,8 +11,8 @@ hlo_value random_bits(lowering *l, dtype t, int rank, const int64_t *dims) {
     return bits;
 }
 
-/* Integer bits over the type's significand width, as the CPU's uniform distribution: 24 bits for float32, 53 for float64,
- * 11 for float16, 8 for bfloat16 (aten/src/ATen/core/TransformationHelper.h), so that 1 is never reached. */
+/* Integer bits over the type's significand width, as the CPU's uniform distribution: 24 bits for float32, 53 for
+ * float64, 11 for float16, 8 for bfloat16 (aten/src/ATen/core/TransformationHelper.h), so that 1 is never reached. */
 hlo_value random_uniform(lowering *l, dtype t, int rank, const int64_t *dims) {
     int width = t == DTYPE_F64 ? 53 : t == DTYPE_F16 ? 11 : t == DTYPE_BF16 ? 8 : 24;
     dtype word = t == DTYPE_F64 ? DTYPE_U64 : DTYPE_U32;
@@ -32,7 +32,8 @@ hlo_value random_normal(lowering *l, dtype t, int rank, const int64_t *dims) {
     hlo_builder *b = l->builder;
     hlo_value u = random_uniform(l, wide, rank, dims);
     double half_step = ldexp(1, wide == DTYPE_F64 ? -54 : -25);
-    hlo_value centred = hlo_subtract(b, hlo_multiply(b, hlo_add(b, u, hlo_scalar(b, wide, half_step)), hlo_scalar(b, wide, 2)),
-                                     hlo_scalar(b, wide, 1));
+    hlo_value centred =
+        hlo_subtract(b, hlo_multiply(b, hlo_add(b, u, hlo_scalar(b, wide, half_step)), hlo_scalar(b, wide, 2)),
+                     hlo_scalar(b, wide, 1));
     return hlo_convert(b, hlo_multiply(b, hlo_erf_inv(b, centred), hlo_scalar(b, wide, sqrt(2))), t);
 }

@@ -1,5 +1,5 @@
-/* Reductions: sums, products, extremes, truth values, norms, variances. Half types accumulate in float32, integers in int64: the
- * result's type, which PyTorch's meta kernel says, raised to the type PyTorch accumulates in. */
+/* Reductions: sums, products, extremes, truth values, norms, variances. Half types accumulate in float32, integers in
+ * int64: the result's type, which PyTorch's meta kernel says, raised to the type PyTorch accumulates in. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -80,8 +80,11 @@ static void lower_extreme_of_all(lowering *l, hlo_reduction kind, const char *na
     hlo_value x = arg_tensor(l, 0);
     if (x && hlo_element_count(x) == 0)
         hlo_fail(lower_builder(l), STATUS_RUNTIME,
-                 "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.", name);
-    else lower_extreme(l, kind, every_dim);
+                 "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+                 "the 'dim' argument.",
+                 name);
+    else
+        lower_extreme(l, kind, every_dim);
 }
 
 static void lower_max(lowering *l) { lower_extreme_of_all(l, HLO_REDUCE_MAXIMUM, "max"); }
@@ -155,7 +158,8 @@ static void lower_count_nonzero_dims(lowering *l) { lower_count_nonzero_over(l, 
 
 /* ---- norms ---- */
 
-/* dtype= converts the operand; it names the result's type, for a complex operand too (then the complex type is kept). */
+/* dtype= converts the operand; it names the result's type, for a complex operand too (then the complex type is kept).
+ */
 static void lower_norm_over(lowering *l, dims_fn which) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
@@ -171,7 +175,8 @@ static void lower_norm_over(lowering *l, dims_fn which) {
 static void lower_norm(lowering *l) { lower_norm_over(l, every_dim); }
 static void lower_norm_dims(lowering *l) { lower_norm_over(l, listed_dims); }
 
-/* Slices along `dim` whose p-norm is above maxnorm are scaled to it (aten/src/ATen/native/Normalization.cpp, renorm). */
+/* Slices along `dim` whose p-norm is above maxnorm are scaled to it (aten/src/ATen/native/Normalization.cpp, renorm).
+ */
 static void lower_renorm(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);

@@ -123,5 +123,6 @@ void reduce_first(hlo_builder *b, hlo_value x, int64_t dim, bool largest, hlo_va
 }
 
 void set_reshaped(lowering *l, int k, hlo_value v) {
-    if (v && result_wanted(l, k)) result_set(l, k, hlo_reshape(lower_builder(l), v, result_rank(l, k), result_dims(l, k)));
+    if (v && result_wanted(l, k))
+        result_set(l, k, hlo_reshape(lower_builder(l), v, result_rank(l, k), result_dims(l, k)));
 }

@@ -17,7 +17,8 @@ static const op_row *const tables[] = {
 };
 enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
 
-/* Open addressing in fixed room, several times what there are rows (a test holds that): no allocation that could fail. */
+/* Open addressing in fixed room, several times what there are rows (a test holds that): no allocation that could fail.
+ */
 enum { SLOTS = 1 << 13 };
 static const op_row *slots[SLOTS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;

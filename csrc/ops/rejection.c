@@ -1,10 +1,16 @@
-/* Distributions sampled by rejection: gamma, Dirichlet, Poisson, binomial. One loop draws for all elements at once until each
- * has accepted a draw. */
+/* Distributions sampled by rejection: gamma, Dirichlet, Poisson, binomial. One loop draws for all elements at once
+ * until each has accepted a draw. */
 #include "ops/formula.h"
 #include "ops/lowering.h"
 
 /* A stream of draws inside a loop: the generator's state is one of the loop's values. */
-typedef struct { hlo_builder *b; hlo_value state; dtype type; int rank; const int64_t *dims; } stream;
+typedef struct {
+    hlo_builder *b;
+    hlo_value state;
+    dtype type;
+    int rank;
+    const int64_t *dims;
+} stream;
 
 /* Uniform in (0, 1). */
 static hlo_value draw_uniform(stream *s) {
@@ -24,8 +30,8 @@ static hlo_value draw_normal(stream *s) {
     return MULK(hlo_erf_inv(b, ADDK(MULK(draw_uniform(s), 2), -1)), M_SQRT2);
 }
 
-/* One trial for every element. values: what the sampler carries (values[0] is the sample); accepted: bool. The trial writes the
- * new values; those of elements that are done already are dropped. */
+/* One trial for every element. values: what the sampler carries (values[0] is the sample); accepted: bool. The trial
+ * writes the new values; those of elements that are done already are dropped. */
 enum { MAX_CARRIED = 2 };
 typedef void (*trial)(stream *s, const hlo_value *parameters, hlo_value *values, hlo_value *accepted);
 
@@ -37,9 +43,11 @@ static hlo_value all_true(hlo_builder *b, hlo_value x) {
 }
 
 /* Loop values: state, done, values... */
-static hlo_value sample(lowering *l, trial one, const hlo_value *parameters, hlo_value skip, int n, const hlo_value *start) {
+static hlo_value sample(lowering *l, trial one, const hlo_value *parameters, hlo_value skip, int n,
+                        const hlo_value *start) {
     hlo_builder *b = lower_builder(l);
-    hlo_value init[MAX_CARRIED + 2] = {l->host ? l->host->random_state(l->host->context) : NULL, skip}, a[MAX_CARRIED + 2];
+    hlo_value init[MAX_CARRIED + 2] = {l->host ? l->host->random_state(l->host->context) : NULL, skip},
+                                 a[MAX_CARRIED + 2];
     hlo_value next[MAX_CARRIED + 2], result[MAX_CARRIED + 2];
     hlo_type types[MAX_CARRIED + 2];
     for (int i = 0; i < n; i++) init[2 + i] = start[i];
@@ -88,7 +96,8 @@ static hlo_value gamma_sample(lowering *l, hlo_value shape) {
     hlo_value parameters[2] = {d, hlo_rsqrt(b, MULK(d, 9))}, start[1] = {K(shape, 0)};
     hlo_value invalid = NOT(AND(hlo_is_finite(b, shape), GTK(shape, 0)));
     hlo_value g = sample(l, gamma_trial, parameters, invalid, 1, start);
-    hlo_value u = ADDK(random_uniform(l, shape->dtype, shape->rank, shape->dims), shape->dtype == DTYPE_F64 ? 0x1p-54 : 0x1p-25);
+    hlo_value u =
+        ADDK(random_uniform(l, shape->dtype, shape->rank, shape->dims), shape->dtype == DTYPE_F64 ? 0x1p-54 : 0x1p-25);
     g = MUL(g, IF(small, hlo_power(b, u, DIVINTO(1, shape)), K(shape, 1)));
     hlo_value smallest = K(g, shape->dtype == DTYPE_F64 ? 0x1p-1022 : 0x1p-126);
     return IF(hlo_is_nan(b, shape), shape, MAX(g, smallest));
@@ -105,8 +114,8 @@ static void lower_dirichlet(lowering *l) {
     result_set(l, 0, DIV(g, sum));
 }
 
-/* ---- Poisson: products of uniforms for a small rate; Hoermann, "The transformed rejection method for generating Poisson
- * random variables", 1993 (PTRS) for one from 10 on ---- */
+/* ---- Poisson: products of uniforms for a small rate; Hoermann, "The transformed rejection method for generating
+ * Poisson random variables", 1993 (PTRS) for one from 10 on ---- */
 
 static void poisson_trial(stream *s, const hlo_value *parameters, hlo_value *values, hlo_value *accepted) {
     hlo_builder *b = s->b;
@@ -180,9 +189,8 @@ static void lower_binomial(lowering *l) {
     result_set(l, 0, IF(hlo_is_nan(b, p), p, count));
 }
 
-const op_row ops_rejection[] = {
-    {"aten::_standard_gamma", PROMOTE_NONE, OP_RANDOM, .lower = lower_standard_gamma},
-    {"aten::_sample_dirichlet", PROMOTE_NONE, OP_RANDOM, .lower = lower_dirichlet},
-    {"aten::poisson", PROMOTE_NONE, OP_RANDOM, .lower = lower_poisson},
-    {"aten::binomial", PROMOTE_NONE, OP_RANDOM, .lower = lower_binomial},
-    {NULL}};
+const op_row ops_rejection[] = {{"aten::_standard_gamma", PROMOTE_NONE, OP_RANDOM, .lower = lower_standard_gamma},
+                                {"aten::_sample_dirichlet", PROMOTE_NONE, OP_RANDOM, .lower = lower_dirichlet},
+                                {"aten::poisson", PROMOTE_NONE, OP_RANDOM, .lower = lower_poisson},
+                                {"aten::binomial", PROMOTE_NONE, OP_RANDOM, .lower = lower_binomial},
+                                {NULL}};

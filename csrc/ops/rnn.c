@@ -1,5 +1,5 @@
-/* Fused LSTM and GRU cells. PyTorch calls them on accelerators only; between forward and backward they keep the activated gates in
- * a workspace whose layout is theirs alone. Formulas: torch.nn.LSTMCell and torch.nn.GRUCell. */
+/* Fused LSTM and GRU cells. PyTorch calls them on accelerators only; between forward and backward they keep the
+ * activated gates in a workspace whose layout is theirs alone. Formulas: torch.nn.LSTMCell and torch.nn.GRUCell. */
 #include "ops/ops.h"
 
 enum { MAX_GATES = 5 };
@@ -35,7 +35,8 @@ static void lower_lstm_cell(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value gates[4], sum = hlo_add(b, arg_tensor(l, 0), arg_tensor(l, 1));
     split_gates(b, add_if_given(l, add_if_given(l, sum, 3), 4), 4, gates);
-    hlo_value i = hlo_logistic(b, gates[0]), f = hlo_logistic(b, gates[1]), g = hlo_tanh(b, gates[2]), o = hlo_logistic(b, gates[3]);
+    hlo_value i = hlo_logistic(b, gates[0]), f = hlo_logistic(b, gates[1]), g = hlo_tanh(b, gates[2]),
+              o = hlo_logistic(b, gates[3]);
     hlo_value cy = hlo_add(b, hlo_multiply(b, f, arg_tensor(l, 2)), hlo_multiply(b, i, g));
     hlo_value activated[4] = {i, f, g, o};
     result_set(l, 0, hlo_multiply(b, o, hlo_tanh(b, cy)));
@@ -77,7 +78,8 @@ static void lower_gru_cell(lowering *l) {
     result_set(l, 1, join_gates(b, 5, kept));
 }
 
-/* (grad_hy, workspace, has_bias) -> (grad_input_gates, grad_hidden_gates, grad_hx, grad_input_bias, grad_hidden_bias) */
+/* (grad_hy, workspace, has_bias) -> (grad_input_gates, grad_hidden_gates, grad_hx, grad_input_bias, grad_hidden_bias)
+ */
 static void lower_gru_cell_backward(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value kept[MAX_GATES], grad = arg_tensor(l, 0);

@@ -19,7 +19,8 @@ static hlo_value interleave(hlo_builder *b, hlo_value even, hlo_value odd, int d
     return hlo_slice_dim(b, y, dim, 0, n, 1);
 }
 
-static void slice_all(hlo_builder *b, int n, const hlo_value *x, int dim, int64_t start, int64_t limit, int64_t stride, hlo_value *out) {
+static void slice_all(hlo_builder *b, int n, const hlo_value *x, int dim, int64_t start, int64_t limit, int64_t stride,
+                      hlo_value *out) {
     for (int i = 0; i < n; i++) out[i] = hlo_slice_dim(b, x[i], dim, start, limit, stride);
 }
 
@@ -88,7 +89,8 @@ static void lower_cumsum(lowering *l) { lower_cumulative(l, HLO_REDUCE_ADD); }
 static void lower_cumprod(lowering *l) { lower_cumulative(l, HLO_REDUCE_MULTIPLY); }
 
 /* The later of equal elements stays, and a NaN beats everything before it. */
-static void combine_extreme(hlo_builder *b, const hlo_value *left, const hlo_value *right, hlo_direction better, hlo_value *out) {
+static void combine_extreme(hlo_builder *b, const hlo_value *left, const hlo_value *right, hlo_direction better,
+                            hlo_value *out) {
     hlo_value take = hlo_compare(b, better, right[0], left[0]);
     if (left[0] && dtype_is_float(left[0]->dtype)) {
         hlo_value old = hlo_not(b, hlo_is_nan(b, left[0]));
@@ -129,7 +131,8 @@ static void lower_cummin(lowering *l) { lower_cumulative_extreme(l, 1, combine_m
 static void lower_cummax_helper(lowering *l) { lower_cumulative_extreme(l, 3, combine_maximum); }
 static void lower_cummin_helper(lowering *l) { lower_cumulative_extreme(l, 3, combine_minimum); }
 
-/* log(exp(l) + exp(r)) = max + log1p(exp(min - max)); equal infinities stay as they are. Complex numbers compare by real part. */
+/* log(exp(l) + exp(r)) = max + log1p(exp(min - max)); equal infinities stay as they are. Complex numbers compare by
+ * real part. */
 static void combine_log_sum(hlo_builder *b, int n, const hlo_value *left, const hlo_value *right, hlo_value *out) {
     (void)n;
     hlo_value x = left[0], y = right[0];

@@ -7,8 +7,11 @@
 typedef enum { REDUCE_SUM, REDUCE_PRODUCT, REDUCE_MEAN, REDUCE_MAXIMUM, REDUCE_MINIMUM } reduction;
 
 static bool reduction_named(lowering *l, const char *name, reduction *r) {
-    static const struct { const char *name; reduction reduction; } table[] = {
-        {"sum", REDUCE_SUM}, {"add", REDUCE_SUM}, {"prod", REDUCE_PRODUCT}, {"multiply", REDUCE_PRODUCT},
+    static const struct {
+        const char *name;
+        reduction reduction;
+    } table[] = {
+        {"sum", REDUCE_SUM},   {"add", REDUCE_SUM},      {"prod", REDUCE_PRODUCT}, {"multiply", REDUCE_PRODUCT},
         {"mean", REDUCE_MEAN}, {"amax", REDUCE_MAXIMUM}, {"amin", REDUCE_MINIMUM},
     };
     for (size_t i = 0; name && i < sizeof table / sizeof *table; i++) {
@@ -16,30 +19,43 @@ static bool reduction_named(lowering *l, const char *name, reduction *r) {
         *r = table[i].reduction;
         return true;
     }
-    hlo_fail(lower_builder(l), STATUS_RUNTIME, "reduce argument must be either sum, prod, mean, amax or amin, got %s", name ? name : "None");
+    hlo_fail(lower_builder(l), STATUS_RUNTIME, "reduce argument must be either sum, prod, mean, amax or amin, got %s",
+             name ? name : "None");
     return false;
 }
 
 static index_combine combine_of(reduction r) {
     switch (r) {
-        case REDUCE_PRODUCT: return INDEX_MULTIPLY;
-        case REDUCE_MAXIMUM: return INDEX_MAXIMUM;
-        case REDUCE_MINIMUM: return INDEX_MINIMUM;
-        default: return INDEX_ADD;
+        case REDUCE_PRODUCT:
+            return INDEX_MULTIPLY;
+        case REDUCE_MAXIMUM:
+            return INDEX_MAXIMUM;
+        case REDUCE_MINIMUM:
+            return INDEX_MINIMUM;
+        default:
+            return INDEX_ADD;
     }
 }
 
 static hlo_value identity_of(hlo_builder *b, reduction r, dtype t) {
     switch (r) {
-        case REDUCE_PRODUCT: return hlo_scalar(b, t, 1);
-        case REDUCE_MAXIMUM: return hlo_min_value(b, t);
-        case REDUCE_MINIMUM: return hlo_max_value(b, t);
-        default: return hlo_scalar(b, t, 0);
+        case REDUCE_PRODUCT:
+            return hlo_scalar(b, t, 1);
+        case REDUCE_MAXIMUM:
+            return hlo_min_value(b, t);
+        case REDUCE_MINIMUM:
+            return hlo_max_value(b, t);
+        default:
+            return hlo_scalar(b, t, 0);
     }
 }
 
 /* One way to combine a source into x: elements (scatter) or whole slices (index_*). */
-typedef struct { hlo_value x, index, source; int dim; bool slices; } placement;
+typedef struct {
+    hlo_value x, index, source;
+    int dim;
+    bool slices;
+} placement;
 
 static hlo_value put(hlo_builder *b, const placement *p, hlo_value x, hlo_value source, index_combine combine) {
     return p->slices ? index_put_slices(b, x, p->dim, p->index, source, combine)

@@ -40,7 +40,8 @@ static dtype search_type(lowering *l, int sequence, int query) {
 
 static void lower_search(lowering *l, int sequence, int query, bool right, int sorter) {
     hlo_builder *b = lower_builder(l);
-    hlo_value sorted = arg_tensor(l, sequence), x = arg_tensor(l, query), order = sorter >= 0 ? arg_tensor(l, sorter) : NULL;
+    hlo_value sorted = arg_tensor(l, sequence), x = arg_tensor(l, query),
+              order = sorter >= 0 ? arg_tensor(l, sorter) : NULL;
     if (!sorted || !x || sorted->rank == 0) return;
     dtype t = search_type(l, sequence, query);
     if (t == DTYPE_INVALID) t = sorted->dtype;
@@ -111,8 +112,10 @@ static void value_range(hlo_builder *b, hlo_value x, double low, double high, do
     *max = hlo_add(b, *max, widen);
 }
 
-/* Bin (x - min) * bins / (max - min), the upper edge included in the last one; what is outside, NaN too, is not counted. */
-static hlo_value equal_bins(hlo_builder *b, hlo_value x, hlo_value min, hlo_value max, int64_t bins, hlo_value weight, dtype t) {
+/* Bin (x - min) * bins / (max - min), the upper edge included in the last one; what is outside, NaN too, is not
+ * counted. */
+static hlo_value equal_bins(hlo_builder *b, hlo_value x, hlo_value min, hlo_value max, int64_t bins, hlo_value weight,
+                            dtype t) {
     if (!x) return NULL;
     dtype f = dtype_is_float(x->dtype) ? x->dtype : DTYPE_F64;
     hlo_value used = hlo_and(b, hlo_ge(b, x, min), hlo_le(b, x, max));
@@ -140,7 +143,8 @@ static void lower_histc(lowering *l) {
 static hlo_value as_density(hlo_builder *b, hlo_value counts, hlo_value edges) {
     if (!counts || !edges) return NULL;
     int64_t bins = counts->dims[0], d = 0;
-    hlo_value widths = hlo_subtract(b, hlo_slice_dim(b, edges, 0, 1, bins + 1, 1), hlo_slice_dim(b, edges, 0, 0, bins, 1));
+    hlo_value widths =
+        hlo_subtract(b, hlo_slice_dim(b, edges, 0, 1, bins + 1, 1), hlo_slice_dim(b, edges, 0, 0, bins, 1));
     return hlo_divide(b, hlo_divide(b, counts, hlo_reduce(b, HLO_REDUCE_ADD, counts, 1, &d)), widths);
 }
 
@@ -179,8 +183,8 @@ static void lower_histogram_edges(lowering *l) {
     result_set(l, 1, edges);
 }
 
-/* Index i repeated repeats[i] times, when the size of the result is known: element j belongs to the first i whose running sum is
- * above j. */
+/* Index i repeated repeats[i] times, when the size of the result is known: element j belongs to the first i whose
+ * running sum is above j. */
 static void lower_repeat_interleave(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value repeats = arg_tensor(l, 0);

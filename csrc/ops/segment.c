@@ -82,7 +82,9 @@ static hlo_value initial_value(lowering *l, segment_kind kind, int argument, dty
 }
 
 /* x [data's shape but for the axis] at each element's segment. */
-static hlo_value at_owner(hlo_builder *b, const segments *s, hlo_value x) { return index_gather(b, x, s->axis, s->owner); }
+static hlo_value at_owner(hlo_builder *b, const segments *s, hlo_value x) {
+    return index_gather(b, x, s->axis, s->owner);
+}
 
 static hlo_value combine(hlo_builder *b, const segments *s, hlo_value init, hlo_value data, index_combine how) {
     if (!data || !init) return NULL;
@@ -117,14 +119,15 @@ static void lower_segment_reduce(lowering *l) {
 
 /* ---- backward ---- */
 
-/* The product of the other elements of an element's segment, for elements that are zero or NaN, where result / element has no
- * meaning: the product of the ordinary elements, and what the other special ones make of it. */
+/* The product of the other elements of an element's segment, for elements that are zero or NaN, where result / element
+ * has no meaning: the product of the ordinary elements, and what the other special ones make of it. */
 static hlo_value product_of_others(lowering *l, const segments *s, hlo_value data) {
     hlo_builder *b = lower_builder(l);
     hlo_value zero = hlo_like(b, data, 0), one = hlo_like(b, data, 1), nothing = hlo_scalar(b, data->dtype, 0);
     hlo_value is_zero = hlo_eq(b, data, zero), is_nan = hlo_is_nan(b, data);
     hlo_value ordinary = hlo_select(b, hlo_or(b, is_zero, is_nan), one, data);
-    hlo_value rest = at_owner(b, s, combine(b, s, initial_value(l, SEGMENT_PROD, 7, data->dtype), ordinary, INDEX_MULTIPLY));
+    hlo_value rest =
+        at_owner(b, s, combine(b, s, initial_value(l, SEGMENT_PROD, 7, data->dtype), ordinary, INDEX_MULTIPLY));
     hlo_value zeros = at_owner(b, s, combine(b, s, nothing, hlo_convert(b, is_zero, data->dtype), INDEX_ADD));
     hlo_value nans = at_owner(b, s, combine(b, s, nothing, hlo_convert(b, is_nan, data->dtype), INDEX_ADD));
     hlo_value other_zero = hlo_gt(b, hlo_subtract(b, zeros, hlo_convert(b, is_zero, data->dtype)), zero);

@@ -5,8 +5,8 @@
 #include "ops/indexing.h"
 #include "ops/ops.h"
 
-/* view, reshape, squeeze, unsqueeze, flatten, ...: whatever the operator's arguments say, the result has the same elements in
- * the same order, and PyTorch's meta kernel has said which shape. */
+/* view, reshape, squeeze, unsqueeze, flatten, ...: whatever the operator's arguments say, the result has the same
+ * elements in the same order, and PyTorch's meta kernel has said which shape. */
 static void lower_reshape(lowering *l) {
     result_set(l, 0, hlo_reshape(lower_builder(l), arg_tensor(l, 0), result_rank(l, 0), result_dims(l, 0)));
 }
@@ -23,8 +23,9 @@ static void lower_neg_view(lowering *l) { result_set(l, 0, hlo_negate(lower_buil
 static int wrap(lowering *l, int64_t dim, int rank) {
     int64_t d = dim_wrap(dim, rank);
     if (d < 0) {
-        hlo_fail(lower_builder(l), STATUS_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-                 rank ? -rank : -1, rank ? rank - 1 : 0, (long long)dim);
+        hlo_fail(lower_builder(l), STATUS_INDEX,
+                 "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", rank ? -rank : -1,
+                 rank ? rank - 1 : 0, (long long)dim);
         return 0;
     }
     return (int)d;
@@ -52,7 +53,9 @@ static hlo_value swap_dims(lowering *l, hlo_value x, int64_t dim0, int64_t dim1)
     return hlo_transpose(lower_builder(l), x, permutation);
 }
 
-static void lower_transpose(lowering *l) { result_set(l, 0, swap_dims(l, arg_tensor(l, 0), arg_int(l, 1), arg_int(l, 2))); }
+static void lower_transpose(lowering *l) {
+    result_set(l, 0, swap_dims(l, arg_tensor(l, 0), arg_int(l, 1), arg_int(l, 2)));
+}
 
 static void lower_t(lowering *l) {
     hlo_value x = arg_tensor(l, 0);
@@ -109,7 +112,8 @@ static void lower_slice(lowering *l) {
     hlo_value x = arg_tensor(l, 0);
     if (!x || x->rank == 0) return;
     int dim = wrap(l, arg_int_or(l, 1, 0), x->rank);
-    int64_t n = x->dims[dim], start = arg_int_or(l, 2, 0), end = arg_int_or(l, 3, INT64_MAX), step = arg_int_or(l, 4, 1);
+    int64_t n = x->dims[dim], start = arg_int_or(l, 2, 0), end = arg_int_or(l, 3, INT64_MAX),
+            step = arg_int_or(l, 4, 1);
     if (step < 1) {
         hlo_fail(lower_builder(l), STATUS_VALUE, "slice step must be positive");
         return;
@@ -274,7 +278,8 @@ static void lower_view_as_complex(lowering *l) {
 static void lower_broadcast_in_dim(lowering *l) {
     const int64_t *map;
     arg_ints(l, 2, &map);
-    result_set(l, 0, hlo_broadcast_in_dim(lower_builder(l), arg_tensor(l, 0), result_rank(l, 0), result_dims(l, 0), map));
+    result_set(l, 0,
+               hlo_broadcast_in_dim(lower_builder(l), arg_tensor(l, 0), result_rank(l, 0), result_dims(l, 0), map));
 }
 
 const op_row ops_shape[] = {

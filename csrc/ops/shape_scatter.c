@@ -1,5 +1,5 @@
-/* The inverses of views: *_scatter (a tensor with a view's elements replaced) and the backward of views (zeros with a view's
- * elements set). */
+/* The inverses of views: *_scatter (a tensor with a view's elements replaced) and the backward of views (zeros with a
+ * view's elements set). */
 #include <string.h>
 
 #include "ops/indexing.h"
@@ -66,8 +66,10 @@ static void lower_select_backward(lowering *l) {
     result_set(l, 0, index_spread(b, slice, hlo_scalar(b, grad->dtype, 0), dim, n, index < 0 ? index + n : index, 1));
 }
 
-/* diagonal [..., count] spread over a flattened matrix of rows x columns, with `fill` elsewhere: [..., rows, columns]. */
-static hlo_value spread_diagonal(hlo_builder *b, hlo_value diagonal, hlo_value fill, int64_t offset, int64_t rows, int64_t columns) {
+/* diagonal [..., count] spread over a flattened matrix of rows x columns, with `fill` elsewhere: [..., rows, columns].
+ */
+static hlo_value spread_diagonal(hlo_builder *b, hlo_value diagonal, hlo_value fill, int64_t offset, int64_t rows,
+                                 int64_t columns) {
     if (!diagonal || diagonal->rank == 0) return NULL;
     int last = diagonal->rank - 1;
     int64_t dims[HLO_MAX_RANK], start = offset >= 0 ? offset : -offset * columns;
@@ -82,7 +84,8 @@ static hlo_value spread_diagonal(hlo_builder *b, hlo_value diagonal, hlo_value f
 static hlo_value matrix_dims_to(hlo_builder *b, hlo_value x, int dim1, int dim2) {
     if (!x) return NULL;
     int64_t permutation[HLO_MAX_RANK];
-    for (int i = 0, next = 0; i < x->rank; i++) permutation[i] = i == dim1 ? x->rank - 2 : i == dim2 ? x->rank - 1 : next++;
+    for (int i = 0, next = 0; i < x->rank; i++)
+        permutation[i] = i == dim1 ? x->rank - 2 : i == dim2 ? x->rank - 1 : next++;
     return hlo_transpose(b, x, permutation);
 }
 
@@ -113,7 +116,8 @@ static void lower_diag_embed(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
     if (!x) return;
-    int rank = result_rank(l, 0), dim1 = (int)dim_wrap(arg_int_or(l, 2, -2), rank), dim2 = (int)dim_wrap(arg_int_or(l, 3, -1), rank);
+    int rank = result_rank(l, 0), dim1 = (int)dim_wrap(arg_int_or(l, 2, -2), rank),
+        dim2 = (int)dim_wrap(arg_int_or(l, 3, -1), rank);
     int64_t side = result_dims(l, 0)[dim1];
     hlo_value y = spread_diagonal(b, x, hlo_scalar(b, x->dtype, 0), arg_int_or(l, 1, 0), side, side);
     result_set(l, 0, matrix_dims_to(b, y, dim1, dim2));

@@ -46,8 +46,8 @@ static void lower_log_softmax_backward(lowering *l) {
     result_set(l, 0, hlo_subtract(b, g, hlo_multiply(b, hlo_exponential(b, y), sum)));
 }
 
-/* True elements of the mask get no weight; a row that is masked whole is NaN. Type 1 pads keys: [B, T] for [B, H, T, T]; type 0
- * is [T, T]. */
+/* True elements of the mask get no weight; a row that is masked whole is NaN. Type 1 pads keys: [B, T] for [B, H, T,
+ * T]; type 0 is [T, T]. */
 static void lower_masked_softmax(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0), mask = arg_tensor(l, 1);

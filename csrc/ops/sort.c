@@ -1,5 +1,5 @@
-/* Sorting, and what is read off a sorted dimension: topk, kthvalue, median, mode, unique's order; searching in sorted data.
- * PyTorch's order: NaN is greater than everything, -0 equals 0, equal elements keep their order. */
+/* Sorting, and what is read off a sorted dimension: topk, kthvalue, median, mode, unique's order; searching in sorted
+ * data. PyTorch's order: NaN is greater than everything, -0 equals 0, equal elements keep their order. */
 #include <string.h>
 
 #include "ops/indexing.h"
@@ -32,7 +32,8 @@ void sort_by_first(hlo_builder *b, int n, const hlo_value *x, int dim, bool desc
 void sort_with_indices(hlo_builder *b, hlo_value x, int dim, bool descending, hlo_value *values, hlo_value *indices) {
     *values = *indices = NULL;
     if (!x) return;
-    hlo_value operands[2] = {x, x->rank ? index_iota(b, x->rank, x->dims, dim) : hlo_constant_int(b, DTYPE_I32, 0, NULL, 0)};
+    hlo_value operands[2] = {
+        x, x->rank ? index_iota(b, x->rank, x->dims, dim) : hlo_constant_int(b, DTYPE_I32, 0, NULL, 0)};
     hlo_value results[2];
     sort_by_first(b, 2, operands, dim, descending, results);
     *values = results[0];
@@ -75,8 +76,8 @@ static void lower_msort(lowering *l) {
 
 /* ---- topk ---- */
 
-/* The largest along the last dimension of a float32 key through the top-k operation, whose order is total: NaN with a clear
- * sign bit first, and -0 before 0, so both are made canonical. */
+/* The largest along the last dimension of a float32 key through the top-k operation, whose order is total: NaN with a
+ * clear sign bit first, and -0 before 0, so both are made canonical. */
 static hlo_value top_indices(hlo_builder *b, hlo_value x, int64_t k) {
     hlo_value key = hlo_convert(b, x, DTYPE_F32), values, indices;
     key = hlo_select(b, hlo_eq(b, key, hlo_like(b, key, 0)), hlo_scalar(b, DTYPE_F32, 0), key);
@@ -113,7 +114,8 @@ static void lower_topk(lowering *l) {
 
 /* ---- one element of the sorted dimension ---- */
 
-/* Sets values and indices (either may be unwanted) to the sorted element at `at` (same in every row), or at position[row]. */
+/* Sets values and indices (either may be unwanted) to the sorted element at `at` (same in every row), or at
+ * position[row]. */
 static void set_element(lowering *l, hlo_value values, hlo_value indices, int dim, int64_t at, hlo_value position) {
     hlo_builder *b = lower_builder(l);
     hlo_value sorted[2] = {values, indices};
@@ -138,7 +140,8 @@ static hlo_value count_true(hlo_builder *b, hlo_value mask, int dim) {
     return hlo_unsqueeze_dim(b, hlo_reduce(b, HLO_REDUCE_ADD, hlo_convert(b, mask, DTYPE_I32), 1, &d), dim);
 }
 
-/* The lower of the two middle elements. median: a NaN anywhere is the answer, the first one; nanmedian: NaN does not count. */
+/* The lower of the two middle elements. median: a NaN anywhere is the answer, the first one; nanmedian: NaN does not
+ * count. */
 static void set_median(lowering *l, hlo_value x, int dim, bool ignore_nan) {
     hlo_builder *b = lower_builder(l);
     hlo_value values, indices, position = NULL;
@@ -166,8 +169,10 @@ static void lower_median_all(lowering *l, bool ignore_nan) {
     hlo_value x = arg_tensor(l, 0);
     if (!x) return;
     int64_t n = hlo_element_count(x);
-    if (n == 0) result_set(l, 0, hlo_scalar(b, x->dtype, dtype_is_float(x->dtype) ? __builtin_nan("") : 0));
-    else set_median(l, hlo_reshape(b, x, 1, &n), 0, ignore_nan);
+    if (n == 0)
+        result_set(l, 0, hlo_scalar(b, x->dtype, dtype_is_float(x->dtype) ? __builtin_nan("") : 0));
+    else
+        set_median(l, hlo_reshape(b, x, 1, &n), 0, ignore_nan);
 }
 
 static void lower_median(lowering *l) { lower_median_all(l, false); }
@@ -207,7 +212,8 @@ static void lower_mode(lowering *l) {
     hlo_value longest = hlo_unsqueeze_dim(b, hlo_reduce(b, HLO_REDUCE_MAXIMUM, length, 1, &d), dim);
     hlo_value far = hlo_constant_int(b, DTYPE_I32, 0, NULL, x->dims[dim] - 1);
     hlo_value candidate = hlo_select(b, hlo_eq(b, length, longest), position, far);
-    set_element(l, values, indices, dim, 0, hlo_unsqueeze_dim(b, hlo_reduce(b, HLO_REDUCE_MINIMUM, candidate, 1, &d), dim));
+    set_element(l, values, indices, dim, 0,
+                hlo_unsqueeze_dim(b, hlo_reduce(b, HLO_REDUCE_MINIMUM, candidate, 1, &d), dim));
 }
 
 const op_row ops_sort[] = {

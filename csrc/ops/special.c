@@ -12,7 +12,8 @@ static bool real(hlo_builder *b, hlo_value x, const char *kernel) { return math_
 enum { MAX_CARRIED = 8 };
 typedef void (*iteration)(hlo_builder *b, const hlo_value *constants, const hlo_value *values, hlo_value *next);
 
-static void iterate(hlo_builder *b, int n, const hlo_value *init, const hlo_value *constants, iteration step, hlo_value *result) {
+static void iterate(hlo_builder *b, int n, const hlo_value *init, const hlo_value *constants, iteration step,
+                    hlo_value *result) {
     hlo_type types[MAX_CARRIED];
     hlo_value a[MAX_CARRIED], next[MAX_CARRIED];
     int64_t dims[HLO_MAX_RANK];
@@ -36,7 +37,8 @@ static void iterate(hlo_builder *b, int n, const hlo_value *init, const hlo_valu
 /* Two operands in one shape. */
 static bool same_shape(hlo_builder *b, hlo_value *x, hlo_value *y) {
     if (!*x || !*y) return false;
-    hlo_value zero = MUL(hlo_convert(b, hlo_ne(b, *x, *x), (*x)->dtype), hlo_convert(b, hlo_ne(b, *y, *y), (*y)->dtype));
+    hlo_value zero =
+        MUL(hlo_convert(b, hlo_ne(b, *x, *x), (*x)->dtype), hlo_convert(b, hlo_ne(b, *y, *y), (*y)->dtype));
     if (!zero) return false;
     *x = hlo_broadcast_to(b, *x, zero->rank, zero->dims);
     *y = hlo_broadcast_to(b, *y, zero->rank, zero->dims);
@@ -60,9 +62,18 @@ static void zeta_step(hlo_builder *b, const hlo_value *constants, const hlo_valu
 
 /* Euler-Maclaurin: the terms of the sum up to a, then the integral and Bernoulli corrections (Cephes zeta.c). */
 static hlo_value zeta(hlo_builder *b, hlo_value x, hlo_value q) {
-    static const double divisors[] = {12, -720, 30240, -1209600, 47900160, -1.8924375803183791606e9, 7.47242496e10,
-                                      -2.950130727918164224e12, 1.1646782814350067249e14, -4.5979787224074726105e15,
-                                      1.8152105401943546773e17, -7.1661652561756670113e18};
+    static const double divisors[] = {12,
+                                      -720,
+                                      30240,
+                                      -1209600,
+                                      47900160,
+                                      -1.8924375803183791606e9,
+                                      7.47242496e10,
+                                      -2.950130727918164224e12,
+                                      1.1646782814350067249e14,
+                                      -4.5979787224074726105e15,
+                                      1.8152105401943546773e17,
+                                      -7.1661652561756670113e18};
     if (!real(b, x, "zeta_cpu") || !same_shape(b, &x, &q)) return NULL;
     hlo_value one = K(x, 1), zero = K(x, 0), first = hlo_power(b, q, NEG(x));
     hlo_value active = AND(hlo_is_finite(b, q), GTK(x, 1));
@@ -106,9 +117,12 @@ static void lower_polygamma(lowering *l) {
     hlo_value x = arg_tensor(l, 1);
     if (n < 0) hlo_fail(b, STATUS_RUNTIME, "polygamma(n, x) does not support negative n.");
     if (!real(b, x, "polygamma")) return;
-    if (n == 0) result_set(l, 0, math_digamma(b, x));
-    else if (n == 1) result_set(l, 0, trigamma(b, x));
-    else result_set(l, 0, MULK(zeta(b, K(x, (double)n + 1), x), (n % 2 ? 1 : -1) * tgamma((double)n + 1)));
+    if (n == 0)
+        result_set(l, 0, math_digamma(b, x));
+    else if (n == 1)
+        result_set(l, 0, trigamma(b, x));
+    else
+        result_set(l, 0, MULK(zeta(b, K(x, (double)n + 1), x), (n % 2 ? 1 : -1) * tgamma((double)n + 1)));
 }
 
 /* log of the multivariate gamma function: sum of lgamma(x - i / 2), i < p, and p (p - 1) / 4 log pi. */
@@ -123,12 +137,13 @@ static void lower_mvlgamma(lowering *l) {
     result_set(l, 0, sum);
 }
 
-/* ---- regularised incomplete gamma functions: the power series of P where x < a + 1, the continued fraction of Q elsewhere
- * (DLMF 8.11.4 and 8.9.2) ---- */
+/* ---- regularised incomplete gamma functions: the power series of P where x < a + 1, the continued fraction of Q
+ * elsewhere (DLMF 8.11.4 and 8.9.2) ---- */
 
 /* values: active, count, denominator, term, sum */
 static void series_step(hlo_builder *b, const hlo_value *constants, const hlo_value *v, hlo_value *next) {
-    hlo_value x = constants[0], r = ADDK(v[2], 1), term = MUL(v[3], DIV(x, r)), sum = ADD(v[4], term), count = ADDK(v[1], 1);
+    hlo_value x = constants[0], r = ADDK(v[2], 1), term = MUL(v[3], DIV(x, r)), sum = ADD(v[4], term),
+              count = ADDK(v[1], 1);
     next[0] = AND(GT(term, MULK(sum, machine_epsilon(x))), LTK(count, 2000));
     next[1] = count;
     next[2] = r;
@@ -140,7 +155,8 @@ static void series_step(hlo_builder *b, const hlo_value *constants, const hlo_va
 static void fraction_step(hlo_builder *b, const hlo_value *constants, const hlo_value *v, hlo_value *next) {
     hlo_value x = constants[0], a = constants[1], count = ADDK(v[1], 1);
     hlo_value an = MUL(count, SUB(a, count)), bn = ADD(SUB(ADDK(x, 1), a), MULK(count, 2));
-    hlo_value d = ADD(MUL(an, v[3]), bn), c = ADD(bn, DIV(an, v[2])), tiny = K(x, x->dtype == DTYPE_F64 ? 1e-300 : 1e-30);
+    hlo_value d = ADD(MUL(an, v[3]), bn), c = ADD(bn, DIV(an, v[2])),
+              tiny = K(x, x->dtype == DTYPE_F64 ? 1e-300 : 1e-30);
     d = DIVINTO(1, IF(LT(ABS(d), tiny), tiny, d));
     c = IF(LT(ABS(c), tiny), tiny, c);
     hlo_value factor = MUL(c, d);
@@ -162,7 +178,8 @@ static hlo_value incomplete_gamma(hlo_builder *b, hlo_value a, hlo_value x, bool
     hlo_value series_init[5] = {AND(regular, by_series), zero, safe_a, one, one};
     iterate(b, 5, series_init, constants, series_step, series);
     hlo_value b0 = SUB(ADDK(safe_x, 1), safe_a), d0 = DIVINTO(1, b0);
-    hlo_value fraction_init[5] = {AND(regular, NOT(by_series)), zero, K(x, x->dtype == DTYPE_F64 ? 1e300 : 1e30), d0, d0};
+    hlo_value fraction_init[5] = {AND(regular, NOT(by_series)), zero, K(x, x->dtype == DTYPE_F64 ? 1e300 : 1e30), d0,
+                                  d0};
     iterate(b, 5, fraction_init, constants, fraction_step, fraction);
     hlo_value p = MUL(front, DIV(series[4], safe_a)), q = MUL(front, fraction[4]);
     hlo_value inside = lower ? IF(by_series, p, SUB(one, q)) : IF(by_series, SUB(one, p), q);
@@ -193,13 +210,15 @@ static hlo_value log_ndtr(hlo_builder *b, hlo_value x) {
     return IF(LTK(x, -1), far, LOG1P(MULK(hlo_erfc(b, t), -0.5)));
 }
 
-/* Inverse of the normal distribution function: a rational function in the middle, others of sqrt(-2 log y) in the tails. */
+/* Inverse of the normal distribution function: a rational function in the middle, others of sqrt(-2 log y) in the
+ * tails. */
 static hlo_value ndtri(hlo_builder *b, hlo_value p) {
     const double edge = 0.13533528323661269189; /* exp(-2) */
     if (!real(b, p, "ndtri_cpu")) return NULL;
     hlo_value upper = GTK(p, 1 - edge), y = IF(upper, SUBFROM(1, p), p);
     hlo_value centred = ADDK(y, -0.5), square = MUL(centred, centred);
-    hlo_value middle = MULK(ADD(centred, MUL(centred, MUL(square, RATIO(square, ndtri_centre)))), 2.50662827463100050242);
+    hlo_value middle =
+        MULK(ADD(centred, MUL(centred, MUL(square, RATIO(square, ndtri_centre)))), 2.50662827463100050242);
     hlo_value x = SQRT(MULK(LOG(y), -2)), z = DIVINTO(1, x);
     hlo_value correction = MUL(z, IF(LTK(x, 8), RATIO(z, ndtri_tail), RATIO(z, ndtri_far)));
     hlo_value tail = SUB(SUB(x, DIV(LOG(x), x)), correction);
@@ -230,9 +249,11 @@ static hlo_value airy_series(hlo_builder *b, hlo_value x) {
 static hlo_value airy_ai(hlo_builder *b, hlo_value x) {
     const double sqrt_inverse_pi = M_2_SQRTPI * 0.5;
     if (!real(b, x, "airy_ai_cpu")) return NULL;
-    hlo_value size = ABS(x), root = SQRT(size), quartic = SQRT(root), t = MULK(MUL(size, root), 2.0 / 3), z = DIVINTO(1, t);
+    hlo_value size = ABS(x), root = SQRT(size), quartic = SQRT(root), t = MULK(MUL(size, root), 2.0 / 3),
+              z = DIVINTO(1, t);
     hlo_value square = MUL(z, z), phase = ADDK(t, M_PI_4);
-    hlo_value sine_part = ADDK(MUL(square, RATIO(square, airy_cosine)), 1), cosine_part = MUL(z, RATIO(square, airy_sine));
+    hlo_value sine_part = ADDK(MUL(square, RATIO(square, airy_cosine)), 1),
+              cosine_part = MUL(z, RATIO(square, airy_sine));
     hlo_value wave = SUB(MUL(hlo_sine(b, phase), sine_part), MUL(hlo_cosine(b, phase), cosine_part));
     hlo_value negative = MULK(DIV(wave, quartic), sqrt_inverse_pi);
     hlo_value positive = DIV(MULK(RATIO(z, airy_positive), sqrt_inverse_pi / 2), MUL(quartic, EXP(t)));
@@ -243,22 +264,21 @@ static hlo_value airy_ai(hlo_builder *b, hlo_value x) {
 
 #define SPECIAL_UNARY(name, function) ROW_UNARY("special_" name, PROMOTE_REAL, 0, function)
 
-const op_row ops_special[] = {
-    SPECIAL_UNARY("erfcx", erfcx),
-    SPECIAL_UNARY("log_ndtr", log_ndtr),
-    SPECIAL_UNARY("ndtri", ndtri),
-    SPECIAL_UNARY("entr", entr),
-    SPECIAL_UNARY("airy_ai", airy_ai),
-    PRIM_UNARY("erfcx", PROMOTE_REAL, 0, erfcx),
-    PRIM_UNARY("ndtri", PROMOTE_REAL, 0, ndtri),
-    ROW_LOWER("polygamma", PROMOTE_REAL, 0, lower_polygamma),
-    ROW_LOWER("mvlgamma", PROMOTE_REAL, 0, lower_mvlgamma),
-    ROW_BINARY("igamma", PROMOTE, 0, igamma),
-    ROW_BINARY("igammac", PROMOTE, 0, igammac),
-    PRIM_BINARY("igamma", PROMOTE, 0, igamma),
-    PRIM_BINARY("igammac", PROMOTE, 0, igammac),
-    ROW_BINARY("special_zeta", PROMOTE_REAL, 0, zeta),
-    ROW_BINARY("special_zeta.self_scalar", PROMOTE_REAL, 0, zeta),
-    ROW_BINARY("special_zeta.other_scalar", PROMOTE_REAL, 0, zeta),
-    PRIM_BINARY("zeta", PROMOTE_REAL, 0, zeta),
-    {NULL}};
+const op_row ops_special[] = {SPECIAL_UNARY("erfcx", erfcx),
+                              SPECIAL_UNARY("log_ndtr", log_ndtr),
+                              SPECIAL_UNARY("ndtri", ndtri),
+                              SPECIAL_UNARY("entr", entr),
+                              SPECIAL_UNARY("airy_ai", airy_ai),
+                              PRIM_UNARY("erfcx", PROMOTE_REAL, 0, erfcx),
+                              PRIM_UNARY("ndtri", PROMOTE_REAL, 0, ndtri),
+                              ROW_LOWER("polygamma", PROMOTE_REAL, 0, lower_polygamma),
+                              ROW_LOWER("mvlgamma", PROMOTE_REAL, 0, lower_mvlgamma),
+                              ROW_BINARY("igamma", PROMOTE, 0, igamma),
+                              ROW_BINARY("igammac", PROMOTE, 0, igammac),
+                              PRIM_BINARY("igamma", PROMOTE, 0, igamma),
+                              PRIM_BINARY("igammac", PROMOTE, 0, igammac),
+                              ROW_BINARY("special_zeta", PROMOTE_REAL, 0, zeta),
+                              ROW_BINARY("special_zeta.self_scalar", PROMOTE_REAL, 0, zeta),
+                              ROW_BINARY("special_zeta.other_scalar", PROMOTE_REAL, 0, zeta),
+                              PRIM_BINARY("zeta", PROMOTE_REAL, 0, zeta),
+                              {NULL}};

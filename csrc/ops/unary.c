@@ -3,10 +3,10 @@
 
 /* ---- rounding: integers are whole already ---- */
 
-#define ROUNDING(name, function, kernel)                                                              \
-    static hlo_value unary_##name(hlo_builder *b, hlo_value x) {                                      \
-        if (math_is_integral(x)) return x;                                                            \
-        return math_require(b, x, KIND_FLOAT, kernel) ? function(b, x) : NULL;                        \
+#define ROUNDING(name, function, kernel)                                       \
+    static hlo_value unary_##name(hlo_builder *b, hlo_value x) {               \
+        if (math_is_integral(x)) return x;                                     \
+        return math_require(b, x, KIND_FLOAT, kernel) ? function(b, x) : NULL; \
     }
 ROUNDING(ceil, hlo_ceil, "ceil")
 ROUNDING(floor, hlo_floor, "floor")
@@ -28,8 +28,10 @@ static void lower_round_decimals(lowering *l) {
         return;
     }
     double scale = pow(10, fabs((double)decimals));
-    if (decimals >= 0) result_set(l, 0, DIV(hlo_round_nearest_even(b, MULK(x, scale)), K(x, scale)));
-    else result_set(l, 0, MULK(hlo_round_nearest_even(b, DIV(x, K(x, scale))), scale));
+    if (decimals >= 0)
+        result_set(l, 0, DIV(hlo_round_nearest_even(b, MULK(x, scale)), K(x, scale)));
+    else
+        result_set(l, 0, MULK(hlo_round_nearest_even(b, DIV(x, K(x, scale))), scale));
 }
 
 /* ---- sign and magnitude ---- */
@@ -38,15 +40,18 @@ static hlo_value unary_abs(hlo_builder *b, hlo_value x) { return x && !dtype_is_
 
 static hlo_value unary_neg(hlo_builder *b, hlo_value x) {
     if (!x || x->dtype != DTYPE_BOOL) return NEG(x);
-    return hlo_fail(b, STATUS_RUNTIME, "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
-                                       "mask, use the `~` or `logical_not()` operator instead.");
+    return hlo_fail(b, STATUS_RUNTIME,
+                    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+                    "mask, use the `~` or `logical_not()` operator instead.");
 }
 
 static hlo_value unary_sign(hlo_builder *b, hlo_value x) {
     if (math_is_complex(x)) return hlo_fail(b, STATUS_RUNTIME, "Unlike NumPy, torch.sign doesn't allow complex inputs");
     return math_sign(b, x);
 }
-static hlo_value unary_sgn(hlo_builder *b, hlo_value x) { return math_is_complex(x) ? hlo_sign(b, x) : math_sign(b, x); }
+static hlo_value unary_sgn(hlo_builder *b, hlo_value x) {
+    return math_is_complex(x) ? hlo_sign(b, x) : math_sign(b, x);
+}
 
 static hlo_value unary_signbit(hlo_builder *b, hlo_value x) {
     return math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "signbit_cpu") ? math_sign_bit(b, x) : NULL;
@@ -74,17 +79,17 @@ static hlo_value unary_sinc(hlo_builder *b, hlo_value x) {
     return IF(EQK(x, 0), K(x, 1), DIV(hlo_sine(b, angle), angle));
 }
 
-/* As atan2(x / 2, 1/2): a CPU plugin (XLA of 2026) computes its own arctangent, which atan2(x, 1) is turned into, wrongly for
- * arrays of 64 elements and more. */
+/* As atan2(x / 2, 1/2): a CPU plugin (XLA of 2026) computes its own arctangent, which atan2(x, 1) is turned into,
+ * wrongly for arrays of 64 elements and more. */
 static hlo_value unary_atan(hlo_builder *b, hlo_value x) {
     return math_is_floating(x) ? hlo_atan2(b, MULK(x, 0.5), K(x, 0.5)) : hlo_atan(b, x);
 }
 
 /* ---- real functions: complex operands are refused as the CPU's kernels do ---- */
 
-#define REAL_ONLY(name, function, kernel)                                                               \
-    static hlo_value unary_##name(hlo_builder *b, hlo_value x) {                                        \
-        return math_require(b, x, KIND_FLOAT, kernel) ? function(b, x) : NULL;                          \
+#define REAL_ONLY(name, function, kernel)                                      \
+    static hlo_value unary_##name(hlo_builder *b, hlo_value x) {               \
+        return math_require(b, x, KIND_FLOAT, kernel) ? function(b, x) : NULL; \
     }
 REAL_ONLY(erf, hlo_erf, "erf_vml_cpu")
 REAL_ONLY(erfc, hlo_erfc, "erfc_vml_cpu")
@@ -130,14 +135,22 @@ static hlo_value unary_logical_not(hlo_builder *b, hlo_value x) { return NOT(hlo
 
 static double largest_finite(dtype t) {
     switch (t) {
-        case DTYPE_F16: return 65504;
-        case DTYPE_BF16: return 0x1.FEp127;
-        case DTYPE_F8E4M3FN: return 448;
-        case DTYPE_F8E5M2: return 57344;
-        case DTYPE_F8E4M3FNUZ: return 240;
-        case DTYPE_F8E5M2FNUZ: return 57344;
-        case DTYPE_F32: return 0x1.FFFFFEp127;
-        default: return 0x1.FFFFFFFFFFFFFp1023;
+        case DTYPE_F16:
+            return 65504;
+        case DTYPE_BF16:
+            return 0x1.FEp127;
+        case DTYPE_F8E4M3FN:
+            return 448;
+        case DTYPE_F8E5M2:
+            return 57344;
+        case DTYPE_F8E4M3FNUZ:
+            return 240;
+        case DTYPE_F8E5M2FNUZ:
+            return 57344;
+        case DTYPE_F32:
+            return 0x1.FFFFFEp127;
+        default:
+            return 0x1.FFFFFFFFFFFFFp1023;
     }
 }
 
@@ -155,16 +168,19 @@ static hlo_value replace_nonfinite(lowering *l, hlo_value x) {
 static void lower_nan_to_num(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
-    if (math_is_integral(x)) result_set(l, 0, x);
-    else if (!math_is_complex(x)) result_set(l, 0, replace_nonfinite(l, x));
-    else result_set(l, 0, hlo_complex(b, replace_nonfinite(l, hlo_real(b, x)), replace_nonfinite(l, hlo_imag(b, x))));
+    if (math_is_integral(x))
+        result_set(l, 0, x);
+    else if (!math_is_complex(x))
+        result_set(l, 0, replace_nonfinite(l, x));
+    else
+        result_set(l, 0, hlo_complex(b, replace_nonfinite(l, hlo_real(b, x)), replace_nonfinite(l, hlo_imag(b, x))));
 }
 
 /* ---- frexp ---- */
 
-/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, inf and nan are their own mantissa with exponent 0. Only bits are
- * used: floating-point operations may take subnormal numbers for zero. A subnormal number's leading one is shifted to its
- * place; its exponent is that of the smallest normal number less the shift. */
+/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, inf and nan are their own mantissa with exponent 0. Only
+ * bits are used: floating-point operations may take subnormal numbers for zero. A subnormal number's leading one is
+ * shifted to its place; its exponent is that of the smallest normal number less the shift. */
 static void frexp_values(hlo_builder *b, hlo_value x, hlo_value *mantissa, hlo_value *exponent) {
     *mantissa = *exponent = NULL;
     if (!math_require(b, x, KIND_FLOAT, "frexp_cpu")) return;
@@ -176,10 +192,13 @@ static void frexp_values(hlo_builder *b, hlo_value x, hlo_value *mantissa, hlo_v
     hlo_value bits = hlo_bitcast_convert(b, x, word);
     hlo_value fraction_mask = hlo_constant_int(b, word, 0, NULL, fraction_ones);
     hlo_value sign = AND(bits, hlo_constant_int(b, word, 0, NULL, sign_bit)), fraction = AND(bits, fraction_mask);
-    hlo_value field = AND(hlo_shift_right_logical(b, bits, K(bits, fraction_bits)), K(bits, (double)((1 << exponent_bits) - 1)));
-    hlo_value subnormal = EQK(field, 0), plain = OR(AND(subnormal, EQK(fraction, 0)), EQK(field, (1 << exponent_bits) - 1));
+    hlo_value field =
+        AND(hlo_shift_right_logical(b, bits, K(bits, fraction_bits)), K(bits, (double)((1 << exponent_bits) - 1)));
+    hlo_value subnormal = EQK(field, 0),
+              plain = OR(AND(subnormal, EQK(fraction, 0)), EQK(field, (1 << exponent_bits) - 1));
     hlo_value shift = ADDK(hlo_count_leading_zeros(b, IF(plain, K(fraction, 1), fraction)), -exponent_bits);
-    fraction = IF(AND(subnormal, NOT(plain)), AND(hlo_shift_left(b, fraction, IF(subnormal, shift, K(shift, 0))), fraction_mask), fraction);
+    fraction = IF(AND(subnormal, NOT(plain)),
+                  AND(hlo_shift_left(b, fraction, IF(subnormal, shift, K(shift, 0))), fraction_mask), fraction);
     hlo_value e = IF(subnormal, SUBFROM(1 - bias, shift), ADDK(field, -bias));
     hlo_value half = hlo_constant_int(b, word, 0, NULL, (int64_t)bias << fraction_bits);
     *exponent = IF(plain, K(e, 0), e);
@@ -207,7 +226,8 @@ static void lower_logit(lowering *l) {
 }
 
 #define BOTH_UNARY(aten, prims, rule, function) ROW_UNARY(aten, rule, 0, function), PRIM_UNARY(prims, rule, 0, function)
-#define TEST_UNARY(name, function) {"aten::" name, PROMOTE_NONE, OP_COMPARE, .unary = function, .meta = META_ELEMENTWISE}
+#define TEST_UNARY(name, function) \
+    { "aten::" name, PROMOTE_NONE, OP_COMPARE, .unary = function, .meta = META_ELEMENTWISE }
 
 const op_row ops_unary[] = {
     /* rounding */

@@ -1,9 +1,9 @@
 /* Resizing of the last dimensions: nearest, linear, cubic, and the antialiased filters, with their gradients.
  *
- * Every mode goes axis by axis. Along one axis result element o is a weighted sum of a few input elements, its taps; which and how
- * heavy is arithmetic on the host, as PyTorch's CPU kernels do it (aten/src/ATen/native/UpSample.h, cpu/UpSampleKernel.cpp). The taps
- * become a [out, in] matrix, built in the program from the tap vectors, for small axes, so that matrix units do the work; long axes
- * gather their taps. The gradient is the transpose of either. */
+ * Every mode goes axis by axis. Along one axis result element o is a weighted sum of a few input elements, its taps;
+ * which and how heavy is arithmetic on the host, as PyTorch's CPU kernels do it (aten/src/ATen/native/UpSample.h,
+ * cpu/UpSampleKernel.cpp). The taps become a [out, in] matrix, built in the program from the tap vectors, for small
+ * axes, so that matrix units do the work; long axes gather their taps. The gradient is the transpose of either. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,15 @@
 #include "ops/ops.h"
 #include "ops/windows.h"
 
-typedef enum { RESIZE_NEAREST, RESIZE_NEAREST_EXACT, RESIZE_LINEAR, RESIZE_CUBIC, RESIZE_LINEAR_AA, RESIZE_CUBIC_AA, RESIZE_LANCZOS_AA } resize_mode;
+typedef enum {
+    RESIZE_NEAREST,
+    RESIZE_NEAREST_EXACT,
+    RESIZE_LINEAR,
+    RESIZE_CUBIC,
+    RESIZE_LINEAR_AA,
+    RESIZE_CUBIC_AA,
+    RESIZE_LANCZOS_AA
+} resize_mode;
 
 typedef struct {
     int64_t in, out, taps;
@@ -21,7 +29,11 @@ typedef struct {
 
 /* ---- host arithmetic, in float unless the data is double ---- */
 
-typedef struct { resize_mode mode; bool align_corners, wide; double scale; /* 0: not given */ } resize_rule;
+typedef struct {
+    resize_mode mode;
+    bool align_corners, wide;
+    double scale; /* 0: not given */
+} resize_rule;
 
 static double rounded(const resize_rule *r, double v) { return r->wide ? v : (double)(float)v; }
 
@@ -71,9 +83,12 @@ static double sinc(double x) { return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x); }
 static double filter(resize_mode mode, double x) {
     x = fabs(x);
     switch (mode) {
-        case RESIZE_LINEAR_AA: return x < 1 ? 1 - x : 0;
-        case RESIZE_CUBIC_AA: return x < 1 ? cubic_near(x, -0.5) : x < 2 ? cubic_far(x, -0.5) : 0;
-        default: return x < 3 ? sinc(x) * sinc(x / 3) : 0;
+        case RESIZE_LINEAR_AA:
+            return x < 1 ? 1 - x : 0;
+        case RESIZE_CUBIC_AA:
+            return x < 1 ? cubic_near(x, -0.5) : x < 2 ? cubic_far(x, -0.5) : 0;
+        default:
+            return x < 3 ? sinc(x) * sinc(x / 3) : 0;
     }
 }
 
@@ -82,7 +97,8 @@ static double filter_width(resize_mode mode) { return mode == RESIZE_LINEAR_AA ?
 /* The filter stretched over the input elements that one result element covers, normalised. */
 static void filter_taps(const resize_rule *r, resize_axis *a) {
     double scale = axis_scale(r, a->in, a->out);
-    double support = rounded(r, filter_width(r->mode) * 0.5 * (scale >= 1 ? scale : 1)), inverse = scale >= 1 ? rounded(r, 1 / scale) : 1;
+    double support = rounded(r, filter_width(r->mode) * 0.5 * (scale >= 1 ? scale : 1)),
+           inverse = scale >= 1 ? rounded(r, 1 / scale) : 1;
     for (int64_t o = 0; o < a->out; o++) {
         double center = rounded(r, scale * ((double)o + 0.5)), total = 0;
         int64_t first = (int64_t)rounded(r, center - support + 0.5), end = (int64_t)rounded(r, center + support + 0.5);
@@ -115,15 +131,19 @@ static bool resize_axis_init(hlo_builder *b, const resize_rule *r, int64_t in, i
         hlo_fail(b, STATUS_OUT_OF_MEMORY, "out of host memory");
         return false;
     }
-    if (r->mode == RESIZE_LINEAR) linear_taps(r, a);
-    else if (r->mode == RESIZE_CUBIC) cubic_taps(r, a);
-    else filter_taps(r, a);
+    if (r->mode == RESIZE_LINEAR)
+        linear_taps(r, a);
+    else if (r->mode == RESIZE_CUBIC)
+        cubic_taps(r, a);
+    else
+        filter_taps(r, a);
     return true;
 }
 
 /* ---- weighted sums along one axis ---- */
 
-/* Elements of an [out, in] matrix beyond which taps are gathered. High, because on TPUs a gather costs far more than a product. */
+/* Elements of an [out, in] matrix beyond which taps are gathered. High, because on TPUs a gather costs far more than a
+ * product. */
 enum { MATRIX_LIMIT = 1 << 21 };
 
 static hlo_value tap_constant(hlo_builder *b, const resize_axis *a, hlo_value flat) {
@@ -181,7 +201,8 @@ static hlo_value resize_dim_backward(hlo_builder *b, hlo_value grad, int dim, co
     if (a->in * a->out <= MATRIX_LIMIT) return contract(b, grad, dim, tap_matrix(b, a, grad->dtype), 0);
     int64_t dims[HLO_MAX_RANK], map[HLO_MAX_RANK], target[HLO_MAX_RANK];
     for (int i = 0; i < grad->rank; i++) map[i] = i <= dim ? i : i + 1;
-    for (int i = 0; i <= grad->rank; i++) dims[i] = i <= dim ? grad->dims[i] : i == dim + 1 ? a->taps : grad->dims[i - 1];
+    for (int i = 0; i <= grad->rank; i++)
+        dims[i] = i <= dim ? grad->dims[i] : i == dim + 1 ? a->taps : grad->dims[i - 1];
     memcpy(target, grad->dims, sizeof(int64_t) * (size_t)grad->rank);
     target[dim] = a->in;
     hlo_value parts = hlo_broadcast_in_dim(b, grad, grad->rank + 1, dims, map);
@@ -237,19 +258,25 @@ static hlo_value nearest_dim_backward(hlo_builder *b, hlo_value grad, int dim, i
 
 /* ---- operators ---- */
 
-typedef struct { const char *part; resize_mode mode; } mode_name;
+typedef struct {
+    const char *part;
+    resize_mode mode;
+} mode_name;
 
 static resize_mode mode_of(const char *name) {
     static const mode_name modes[] = {
-        {"nearest_exact", RESIZE_NEAREST_EXACT}, {"nearest", RESIZE_NEAREST}, {"bilinear2d_aa", RESIZE_LINEAR_AA},
-        {"bicubic2d_aa", RESIZE_CUBIC_AA}, {"lanczos2d_aa", RESIZE_LANCZOS_AA}, {"bicubic", RESIZE_CUBIC},
+        {"nearest_exact", RESIZE_NEAREST_EXACT}, {"nearest", RESIZE_NEAREST},
+        {"bilinear2d_aa", RESIZE_LINEAR_AA},     {"bicubic2d_aa", RESIZE_CUBIC_AA},
+        {"lanczos2d_aa", RESIZE_LANCZOS_AA},     {"bicubic", RESIZE_CUBIC},
     };
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (strstr(name, modes[i].part)) return modes[i].mode;
     return RESIZE_LINEAR;
 }
 
-static int resized_dims(const lowering *l) { return strstr(lower_name(l), "1d") ? 1 : strstr(lower_name(l), "3d") ? 3 : 2; }
+static int resized_dims(const lowering *l) {
+    return strstr(lower_name(l), "1d") ? 1 : strstr(lower_name(l), "3d") ? 3 : 2;
+}
 
 /* 8-bit results are rounded to nearest and held in range. */
 static void set_resized(lowering *l, hlo_value y) {
@@ -261,8 +288,8 @@ static void set_resized(lowering *l, hlo_value y) {
     result_set(l, 0, y);
 }
 
-/* The CPU kernels leave an axis of equal sizes alone in antialiased resizing, and copy the gradient of cubic resizing when all
- * sizes are equal, whatever scales are given. */
+/* The CPU kernels leave an axis of equal sizes alone in antialiased resizing, and copy the gradient of cubic resizing
+ * when all sizes are equal, whatever scales are given. */
 static bool axis_is_copied(const resize_rule *r, int64_t from, int64_t to, bool backward) {
     return !backward && from == to && r->mode >= RESIZE_LINEAR_AA;
 }
@@ -272,8 +299,8 @@ static bool gradient_is_copied(const lowering *l, const resize_rule *r, hlo_valu
     return !memcmp(result_dims(l, 0), grad->dims, sizeof(int64_t) * (size_t)grad->rank);
 }
 
-/* forward: (self, output_size[, align_corners], scales...); backward: (grad, output_size, input_size[, align_corners], scales...);
- * nearest modes have no align_corners. */
+/* forward: (self, output_size[, align_corners], scales...); backward: (grad, output_size, input_size[, align_corners],
+ * scales...); nearest modes have no align_corners. */
 static void resize(lowering *l, bool backward) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
@@ -310,23 +337,17 @@ static void resize(lowering *l, bool backward) {
 static void lower_resize(lowering *l) { resize(l, false); }
 static void lower_resize_backward(lowering *l) { resize(l, true); }
 
-#define RESIZE_ROWS(name)                                                 \
-    {"aten::" name, PROMOTE_NONE, .lower = lower_resize},                 \
-    {"aten::" name "_backward", PROMOTE_NONE, .lower = lower_resize_backward}
+#define RESIZE_ROWS(name)                                                       \
+    {"aten::" name, PROMOTE_NONE, .lower = lower_resize}, {                     \
+        "aten::" name "_backward", PROMOTE_NONE, .lower = lower_resize_backward \
+    }
 
 const op_row ops_upsample[] = {
-    RESIZE_ROWS("upsample_nearest1d"),
-    RESIZE_ROWS("upsample_nearest2d"),
-    RESIZE_ROWS("upsample_nearest3d"),
-    RESIZE_ROWS("_upsample_nearest_exact1d"),
-    RESIZE_ROWS("_upsample_nearest_exact2d"),
-    RESIZE_ROWS("_upsample_nearest_exact3d"),
-    RESIZE_ROWS("upsample_linear1d"),
-    RESIZE_ROWS("upsample_bilinear2d"),
-    RESIZE_ROWS("upsample_trilinear3d"),
-    RESIZE_ROWS("upsample_bicubic2d"),
-    RESIZE_ROWS("_upsample_bilinear2d_aa"),
-    RESIZE_ROWS("_upsample_bicubic2d_aa"),
-    RESIZE_ROWS("_upsample_lanczos2d_aa"),
-    {0},
+    RESIZE_ROWS("upsample_nearest1d"),        RESIZE_ROWS("upsample_nearest2d"),
+    RESIZE_ROWS("upsample_nearest3d"),        RESIZE_ROWS("_upsample_nearest_exact1d"),
+    RESIZE_ROWS("_upsample_nearest_exact2d"), RESIZE_ROWS("_upsample_nearest_exact3d"),
+    RESIZE_ROWS("upsample_linear1d"),         RESIZE_ROWS("upsample_bilinear2d"),
+    RESIZE_ROWS("upsample_trilinear3d"),      RESIZE_ROWS("upsample_bicubic2d"),
+    RESIZE_ROWS("_upsample_bilinear2d_aa"),   RESIZE_ROWS("_upsample_bicubic2d_aa"),
+    RESIZE_ROWS("_upsample_lanczos2d_aa"),    {0},
 };

@@ -79,7 +79,8 @@ hlo_value windows_take(hlo_builder *b, hlo_value x, int dim, const axis_windows 
     if (!x || !fill) return NULL;
     int64_t dims[HLO_MAX_RANK];
     int rank = x->rank + 1;
-    for (int i = 0; i < rank; i++) dims[i] = i == dim ? w->count : i == dim + 1 ? w->longest : x->dims[i > dim ? i - 1 : i];
+    for (int i = 0; i < rank; i++)
+        dims[i] = i == dim ? w->count : i == dim + 1 ? w->longest : x->dims[i > dim ? i - 1 : i];
     if (windows_tile(w)) return hlo_reshape(b, x, rank, dims);
     hlo_value y = index_take(b, x, dim, window_positions(b, w));
     if (all_longest(w)) return y;
@@ -98,7 +99,8 @@ bool windows_few(const axis_windows *w) {
     return w->longest > 1 && w->count > 0 && w->count <= WINDOWS_MAX_SLICES && !windows_tile(w);
 }
 
-/* Window by window: no element is read more often than windows hold it, where a gather makes TPUs write all of them out. */
+/* Window by window: no element is read more often than windows hold it, where a gather makes TPUs write all of them
+ * out. */
 static hlo_value sum_slices(hlo_builder *b, hlo_value x, int dim, const axis_windows *w) {
     hlo_value sums[WINDOWS_MAX_SLICES];
     int64_t along = dim;

@@ -11,7 +11,8 @@ typedef struct {
     int64_t *start, *length; /* count entries; start + length <= size */
 } axis_windows;
 
-/* Storage for `count` windows in the builder's arena, to be filled by the caller, then windows_measure. false with no memory. */
+/* Storage for `count` windows in the builder's arena, to be filled by the caller, then windows_measure. false with no
+ * memory. */
 bool windows_init(hlo_builder *b, axis_windows *w, int64_t size, int64_t count);
 void windows_measure(axis_windows *w); /* sets longest */
 /* PyTorch's adaptive windows: window i is floor(i * size / count) up to ceil((i + 1) * size / count). */
@@ -21,9 +22,11 @@ bool windows_invert(hlo_builder *b, const axis_windows *w, axis_windows *inverse
 /* Window i is [i * longest, (i + 1) * longest), and they fill the dimension. */
 bool windows_tile(const axis_windows *w);
 
-/* x's elements along dim, window by window: [.., count, longest, ..], `fill` (a scalar) behind the end of a shorter window. */
+/* x's elements along dim, window by window: [.., count, longest, ..], `fill` (a scalar) behind the end of a shorter
+ * window. */
 hlo_value windows_take(hlo_builder *b, hlo_value x, int dim, const axis_windows *w, hlo_value fill);
-/* Whether windows are better read one by one (windows_slice) than taken all at once: they are few and overlap or differ in length. */
+/* Whether windows are better read one by one (windows_slice) than taken all at once: they are few and overlap or differ
+ * in length. */
 enum { WINDOWS_MAX_SLICES = 64 };
 bool windows_few(const axis_windows *w);
 hlo_value windows_slice(hlo_builder *b, hlo_value x, int dim, const axis_windows *w, int64_t i);

@@ -77,7 +77,8 @@ PyObject *register_device(PyObject *module, PyObject * /*unused*/) {
     HANDLE_TH_ERRORS
     static bool registered = false;
     if (registered) return none();
-    static auto *aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+    static auto *aten =
+        new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
     register_allocator();
     register_guard();
     register_hooks();
@@ -133,7 +134,9 @@ PyObject *lazy_init(PyObject * /*module*/, PyObject * /*unused*/) {
     END_HANDLE_TH_ERRORS
 }
 
-PyObject *is_initialized(PyObject * /*module*/, PyObject * /*unused*/) { return PyBool_FromLong(runtime_initialized()); }
+PyObject *is_initialized(PyObject * /*module*/, PyObject * /*unused*/) {
+    return PyBool_FromLong(runtime_initialized());
+}
 
 PyObject *is_in_bad_fork(PyObject * /*module*/, PyObject * /*unused*/) { return PyBool_FromLong(in_bad_fork()); }
 
@@ -165,7 +168,8 @@ PyObject *device_memory(PyObject * /*module*/, PyObject *device) {
     HANDLE_TH_ERRORS
     pjrt_memory_stats m{-1, -1, -1};
     check(pjrt_device_memory_stats(client(), device_argument(device), &m));
-    return dictionary({{"bytes_in_use", m.bytes_in_use}, {"peak_bytes_in_use", m.peak_bytes_in_use}, {"bytes_limit", m.bytes_limit}});
+    return dictionary(
+        {{"bytes_in_use", m.bytes_in_use}, {"peak_bytes_in_use", m.peak_bytes_in_use}, {"bytes_limit", m.bytes_limit}});
     END_HANDLE_TH_ERRORS
 }
 
@@ -184,7 +188,7 @@ PyObject *set_device(PyObject * /*module*/, PyObject *device) {
 
 PyObject *exchange_device(PyObject * /*module*/, PyObject *device) {
     HANDLE_TH_ERRORS
-    const c10::DeviceIndex wanted = device_argument(device); // a negative one changes nothing
+    const c10::DeviceIndex wanted = device_argument(device);  // a negative one changes nothing
     return PyLong_FromLong(guard().exchangeDevice({kDevice, wanted}).index());
     END_HANDLE_TH_ERRORS
 }
@@ -234,7 +238,8 @@ PyObject *set_precision(PyObject * /*module*/, PyObject *precision) {
     HANDLE_TH_ERRORS
     const long value = PyLong_AsLong(precision);
     if (value == -1 && PyErr_Occurred()) throw python_error();
-    TORCH_CHECK_VALUE(value >= HLO_PRECISION_DEFAULT && value <= HLO_PRECISION_HIGHEST, "no precision has the number ", value);
+    TORCH_CHECK_VALUE(value >= HLO_PRECISION_DEFAULT && value <= HLO_PRECISION_HIGHEST, "no precision has the number ",
+                      value);
     exec_set_precision(static_cast<hlo_precision>(value));
     return none();
     END_HANDLE_TH_ERRORS
@@ -318,7 +323,8 @@ PyMethodDef methods[] = {
     {"set_plugin_candidates", set_plugin_candidates, METH_VARARGS, "(cpu_plugin, libtpu): paths or None."},
     {"plugin_path", plugin_path, METH_NOARGS, "The path of the plugin that is or would be loaded."},
     {"initialize", initialize, METH_NOARGS, "Creates the client, if there is none yet."},
-    {"lazy_init", lazy_init, METH_NOARGS, "What PyTorch calls before it asks about or uses the device: creates no client."},
+    {"lazy_init", lazy_init, METH_NOARGS,
+     "What PyTorch calls before it asks about or uses the device: creates no client."},
     {"is_initialized", is_initialized, METH_NOARGS, "Whether the client exists."},
     {"is_in_bad_fork", is_in_bad_fork, METH_NOARGS, "Whether this is a fork of a process that had used the device."},
     {"platform", platform, METH_NOARGS, "The client's platform: 'cpu', 'tpu'."},
@@ -329,7 +335,8 @@ PyMethodDef methods[] = {
     {"device_count", device_count, METH_NOARGS, "Number of devices; creates no client."},
     {"get_device", get_device, METH_NOARGS, "Index of this thread's current device."},
     {"set_device", set_device, METH_O, "(index): makes a device current in this thread."},
-    {"exchange_device", exchange_device, METH_O, "(index): set_device that returns the previous index; -1 changes nothing."},
+    {"exchange_device", exchange_device, METH_O,
+     "(index): set_device that returns the previous index; -1 changes nothing."},
     {"synchronize", synchronize, METH_O, "(index): waits for everything launched on a device; -1 for the current one."},
     {"default_generator", default_generator, METH_O, "(index): a device's default generator."},
     {"get_eager_mode", get_eager_mode, METH_NOARGS, "0 strict, 1 debug, 2 fused."},
@@ -339,7 +346,8 @@ PyMethodDef methods[] = {
     {"set_precision", set_precision, METH_O, "(precision)"},
     {"counters", counters, METH_NOARGS, "Counts of calls, compiles, launches, transfers and bytes."},
     {"cache_clear", cache_clear, METH_NOARGS, "Forgets all compiled programs in memory."},
-    {"set_dump_directory", set_dump_directory, METH_O, "(directory or None): where each compiled program is written as text."},
+    {"set_dump_directory", set_dump_directory, METH_O,
+     "(directory or None): where each compiled program is written as text."},
     {nullptr, nullptr, 0, nullptr},
 };
 

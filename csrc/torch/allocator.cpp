@@ -18,8 +18,8 @@ namespace {
 using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-constexpr size_t kMaxDevices = 128; // DeviceIndex is one signed byte
-constexpr size_t kLargePool = size_t{1} << 20; // torch.accelerator.memory_stats: pools split at 1 MiB
+constexpr size_t kMaxDevices = 128;             // DeviceIndex is one signed byte
+constexpr size_t kLargePool = size_t{1} << 20;  // torch.accelerator.memory_stats: pools split at 1 MiB
 
 // Every storage that a DataPtr owns, by address, and what they add up to on each device. Leaked: tensors outlive static
 // destructors.
@@ -140,8 +140,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
         const c10::DeviceIndex device = current_device();
         storage *s = storage_create(static_cast<int64_t>(bytes), device);
         if (!s) Books::get().count_out_of_memory(device);
-        TORCH_CHECK_WITH(OutOfMemoryError, s, "no memory for a storage of ", bytes, " bytes on device tpu:",
-                         static_cast<int>(device));
+        TORCH_CHECK_WITH(OutOfMemoryError, s, "no memory for a storage of ", bytes,
+                         " bytes on device tpu:", static_cast<int>(device));
         return storage_to_data_ptr(s);
     }
 
@@ -164,8 +164,9 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     }
 
     bool initialized() override { return true; }
-    void emptyCache(c10::MempoolId_t /*pool*/) override {} // PJRT frees an array with its last reference: nothing is kept
-    void recordStream(const at::DataPtr & /*p*/, c10::Stream /*stream*/) override {} // a device has one order of work
+    void emptyCache(c10::MempoolId_t /*pool*/) override {
+    }  // PJRT frees an array with its last reference: nothing is kept
+    void recordStream(const at::DataPtr & /*p*/, c10::Stream /*stream*/) override {}  // a device has one order of work
 
     DeviceStats getDeviceStats(c10::DeviceIndex device) override {
         return Books::get().stats(checked_device_index(device));

@@ -1,8 +1,9 @@
 // Copies between host and device and within a device, in all dtypes, strides and broadcasts.
 //
-// The core takes and gives dense row-major host data. Here the dimensions are put in the memory order of the device tensor first, so
-// that a transposed or channels_last tensor is one plain transfer, and a change of dtype happens on the side where the bytes that
-// travel are fewer. Host memory has been read when a copy returns, whatever `non_blocking` says.
+// The core takes and gives dense row-major host data. Here the dimensions are put in the memory order of the device
+// tensor first, so that a transposed or channels_last tensor is one plain transfer, and a change of dtype happens on
+// the side where the bytes that travel are fewer. Host memory has been read when a copy returns, whatever
+// `non_blocking` says.
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -45,9 +46,7 @@ at::Tensor device_tensor_like(const at::Tensor &t, at::ScalarType type, c10::Dev
 }
 
 // What t stands for, stored plainly.
-at::Tensor resolved(const at::Tensor &t) {
-    return t.resolve_conj().resolve_neg();
-}
+at::Tensor resolved(const at::Tensor &t) { return t.resolve_conj().resolve_neg(); }
 
 // src on the host, dst's sizes and dtype: writes dst's stored values.
 void write_dense(const at::Tensor &dst, const at::Tensor &src) {
@@ -96,7 +95,7 @@ void check_writable(const at::Tensor &dst) { at::assert_no_internal_overlap(dst)
 
 at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool /*non_blocking*/) {
     if (dst.numel() == 0 && self.numel() == 0) return dst;
-    const auto broadcast = at::infer_size(dst.sizes(), self.sizes()); // raises PyTorch's own message
+    const auto broadcast = at::infer_size(dst.sizes(), self.sizes());  // raises PyTorch's own message
     TORCH_CHECK(at::IntArrayRef(broadcast) == dst.sizes(), "output with shape ", dst.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(broadcast));
     if (dst.numel() == 0) return dst;
@@ -120,9 +119,7 @@ at::Tensor copy_from_and_resize(const at::Tensor &self, const at::Tensor &dst) {
     return copy_from(self, dst, false);
 }
 
-at::Scalar local_scalar_dense(const at::Tensor &self) {
-    return read_dense(self).item();
-}
+at::Scalar local_scalar_dense(const at::Tensor &self) { return read_dense(self).item(); }
 
 }  // namespace
 
@@ -190,7 +187,8 @@ void register_copies(torch::Library &aten) {
     aten.impl("_copy_from", &copy_from);
     aten.impl("_copy_from_and_resize", &copy_from_and_resize);
     aten.impl("_local_scalar_dense", &local_scalar_dense);
-    // The lazy bits are honoured here. PyTorch's fallback for them would clone the tensor first, which is a copy again, without end.
+    // The lazy bits are honoured here. PyTorch's fallback for them would clone the tensor first, which is a copy again,
+    // without end.
     for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
         auto *lazy = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
         lazy->impl("_copy_from", torch::CppFunction::makeFallthrough());

@@ -98,7 +98,8 @@ void check_indices(const OperatorPlan &plan, const c10::IValue *values) {
     const char *name = plan.name.c_str();
     for (const IndexUse &use : kUses)
         if (std::strcmp(name, use.name) == 0) return check_use(plan, values, use);
-    for (const char *listed : {"aten::index.Tensor", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index.Tensor"})
+    for (const char *listed :
+         {"aten::index.Tensor", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index.Tensor"})
         if (std::strcmp(name, listed) == 0) return check_list(plan, values);
     for (const char *loss : {"aten::nll_loss_forward", "aten::nll_loss2d_forward"})
         if (std::strcmp(name, loss) == 0) return check_classes(plan, values);

@@ -19,7 +19,8 @@ c10::ScalarType checked_dtype(std::optional<at::ScalarType> requested) {
     return type;
 }
 
-c10::Device checked_device(std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin) {
+c10::Device checked_device(std::optional<at::Layout> layout, std::optional<at::Device> device,
+                           std::optional<bool> pin) {
     const auto wanted = c10::device_or_default(device);
     TORCH_CHECK(wanted.type() == kDevice, "expected device tpu, got ", wanted);
     TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, "tensors of layout ", *layout,
@@ -55,8 +56,8 @@ c10::Storage empty_storage(c10::Device device) {
     return {c10::Storage::use_byte_size_t(), 0, allocator_get(), /*resizable=*/true};
 }
 
-// The sizes (and strides, else contiguous ones) of self, whose storage grows where it is too small. A size of no elements leaves
-// the storage alone, as PyTorch's CPU does.
+// The sizes (and strides, else contiguous ones) of self, whose storage grows where it is too small. A size of no
+// elements leaves the storage alone, as PyTorch's CPU does.
 void set_sizes(at::TensorImpl *self, at::IntArrayRef size, at::OptionalIntArrayRef stride) {
     if (self->sizes() == size && (!stride || self->strides() == *stride)) return;
     const size_t item = self->itemsize();
@@ -85,16 +86,15 @@ const at::Tensor &resize_(const at::Tensor &self, at::IntArrayRef size, std::opt
     return self;
 }
 
-at::Tensor &set_storage(at::Tensor &self, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
+at::Tensor &set_storage(at::Tensor &self, at::Storage source, int64_t offset, at::IntArrayRef size,
+                        at::IntArrayRef stride) {
     at::native::checkSetStorage(self, std::move(source), offset, size, stride);
     self.unsafeGetTensorImpl()->set_storage_offset(offset);
     set_sizes(self.unsafeGetTensorImpl(), size, stride.data() ? at::OptionalIntArrayRef(stride) : std::nullopt);
     return self;
 }
 
-at::Tensor &set_nothing(at::Tensor &self) {
-    return set_storage(self, empty_storage(self.device()), 0, {0}, {});
-}
+at::Tensor &set_nothing(at::Tensor &self) { return set_storage(self, empty_storage(self.device()), 0, {0}, {}); }
 
 }  // namespace
 

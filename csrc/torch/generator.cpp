@@ -60,8 +60,8 @@ class Generator final : public c10::GeneratorImpl {
         TORCH_CHECK_TYPE(state.device_type() == at::kCPU && state.layout() == at::kStrided &&
                              state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
                          "RNG state must be a torch.ByteTensor");
-        TORCH_CHECK(state.numel() == kStateBytes && state.is_contiguous(), "RNG state is wrong size: expected ", kStateBytes,
-                    " bytes, got ", state.numel());
+        TORCH_CHECK(state.numel() == kStateBytes && state.is_contiguous(), "RNG state is wrong size: expected ",
+                    kStateBytes, " bytes, got ", state.numel());
         const auto *bytes = static_cast<const uint8_t *>(state.data());
         std::memcpy(&numbers_->seed, bytes, 8);
         std::memcpy(&numbers_->offset, bytes + 8, 8);
@@ -88,8 +88,9 @@ class Generator final : public c10::GeneratorImpl {
     c10::intrusive_ptr<Numbers> numbers_;
 };
 
-// Whether torch.set_default_device or a torch.device block made this device the one of calls that name none. PyTorch's samplers
-// (torch/utils/data/sampler.py) then give the CPU generators they make to calls that land here; such a generator seeds the call.
+// Whether torch.set_default_device or a torch.device block made this device the one of calls that name none. PyTorch's
+// samplers (torch/utils/data/sampler.py) then give the CPU generators they make to calls that land here; such a
+// generator seeds the call.
 bool is_default_device() {
     const pybind11::gil_scoped_acquire gil;
     const pybind11::object current = pybind11::module_::import("torch.utils._device").attr("CURRENT_DEVICE");
@@ -105,8 +106,7 @@ const at::Generator &generator_default(c10::DeviceIndex device) {
     device = checked_device_index(device);
     const std::lock_guard<std::mutex> lock(mutex);
     auto found = generators->find(device);
-    if (found == generators->end())
-        found = generators->emplace(device, at::make_generator<Generator>(device)).first;
+    if (found == generators->end()) found = generators->emplace(device, at::make_generator<Generator>(device)).first;
     return found->second;
 }
 

@@ -1,5 +1,6 @@
-// Devices, streams and events. A device has one order of work, so every stream is that order under a name of its own: switching
-// streams or waiting for one another needs nothing. Queries neither throw nor create a client (PyTorch asks from noexcept code).
+// Devices, streams and events. A device has one order of work, so every stream is that order under a name of its own:
+// switching streams or waiting for one another needs nothing. Queries neither throw nor create a client (PyTorch asks
+// from noexcept code).
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
 
@@ -14,11 +15,13 @@ namespace torch_tpu {
 namespace {
 
 thread_local c10::DeviceIndex t_device = 0;
-thread_local std::map<c10::DeviceIndex, c10::StreamId> t_streams; // absent: the default stream, 0
+thread_local std::map<c10::DeviceIndex, c10::StreamId> t_streams;  // absent: the default stream, 0
 std::atomic<c10::StreamId> next_stream{1};
 std::atomic<bool> bad_fork{false};
 
-c10::DeviceIndex device_count() noexcept { return static_cast<c10::DeviceIndex>(std::min(runtime_device_count(), 127)); }
+c10::DeviceIndex device_count() noexcept {
+    return static_cast<c10::DeviceIndex>(std::min(runtime_device_count(), 127));
+}
 
 void wait_for_device(c10::DeviceIndex device) {
     check_not_forked();
@@ -28,7 +31,7 @@ void wait_for_device(c10::DeviceIndex device) {
 struct Event {
     c10::DeviceIndex device = -1;
     bool timed = false;
-    bool done = false; // the work before it is known to have ended
+    bool done = false;  // the work before it is known to have ended
     std::chrono::steady_clock::time_point time;
 };
 
@@ -60,7 +63,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     c10::Stream getDefaultStream(c10::Device d) const override {
         return make_stream(d.has_index() ? d.index() : t_device, 0);
     }
-    c10::Stream getStreamFromGlobalPool(c10::Device d, bool /*high_priority*/) const override { return getNewStream(d, 0); }
+    c10::Stream getStreamFromGlobalPool(c10::Device d, bool /*high_priority*/) const override {
+        return getNewStream(d, 0);
+    }
     c10::Stream getNewStream(c10::Device d, int /*priority*/) const override {
         return make_stream(d.has_index() ? d.index() : t_device, next_stream.fetch_add(1));
     }
@@ -75,13 +80,17 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
         return true;
     }
     void synchronizeStream(const c10::Stream &s) const override { wait_for_device(s.device_index()); }
-    void synchronizeDevice(const c10::DeviceIndex device) const override { wait_for_device(device < 0 ? t_device : device); }
+    void synchronizeDevice(const c10::DeviceIndex device) const override {
+        wait_for_device(device < 0 ? t_device : device);
+    }
 
-    // BACKEND_DEFAULT asks for timing. A timed event waits for the work before it, so that the difference of two such events is
-    // the time the work between them took; the others mark a place in the order and cost nothing.
-    void record(void **event, const c10::Stream &s, const c10::DeviceIndex device, const c10::EventFlag flag) const override {
-        TORCH_CHECK(device == -1 || device == s.device_index(), "the event belongs to device ", static_cast<int>(device),
-                    " and cannot be recorded on a stream of device ", static_cast<int>(s.device_index()));
+    // BACKEND_DEFAULT asks for timing. A timed event waits for the work before it, so that the difference of two such
+    // events is the time the work between them took; the others mark a place in the order and cost nothing.
+    void record(void **event, const c10::Stream &s, const c10::DeviceIndex device,
+                const c10::EventFlag flag) const override {
+        TORCH_CHECK(device == -1 || device == s.device_index(), "the event belongs to device ",
+                    static_cast<int>(device), " and cannot be recorded on a stream of device ",
+                    static_cast<int>(s.device_index()));
         if (!*event) *event = new Event;
         auto *e = static_cast<Event *>(*event);
         e->device = s.device_index();
@@ -93,7 +102,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     void destroyEvent(void *event, const c10::DeviceIndex /*device*/) const noexcept override {
         delete static_cast<Event *>(event);
     }
-    void block(void * /*event*/, const c10::Stream & /*stream*/) const override {} // already in order
+    void block(void * /*event*/, const c10::Stream & /*stream*/) const override {}  // already in order
     bool queryEvent(void *event) const override {
         synchronizeEvent(event);
         return true;
@@ -136,8 +145,9 @@ c10::DeviceIndex checked_device_index(c10::DeviceIndex index) {
 bool in_bad_fork() noexcept { return bad_fork; }
 
 void check_not_forked() {
-    TORCH_CHECK(!bad_fork, "Cannot use device tpu in a forked subprocess after the parent process used it. To use tpu with "
-                           "multiprocessing, use the 'spawn' start method, or use the device only after the fork.");
+    TORCH_CHECK(!bad_fork,
+                "Cannot use device tpu in a forked subprocess after the parent process used it. To use tpu with "
+                "multiprocessing, use the 'spawn' start method, or use the device only after the fork.");
 }
 
 void register_guard() {

@@ -14,8 +14,8 @@ namespace torch_tpu {
 
 namespace {
 
-// Pinned memory is page-aligned host memory that the process knows by address: PJRT takes copies from any host memory, so there
-// is nothing to register with a device, but DataLoader and is_pinned() must be able to tell.
+// Pinned memory is page-aligned host memory that the process knows by address: PJRT takes copies from any host memory,
+// so there is nothing to register with a device, but DataLoader and is_pinned() must be able to tell.
 class PinnedAllocator final : public at::HostAllocator {
    public:
     static PinnedAllocator &get() {
@@ -36,7 +36,9 @@ class PinnedAllocator final : public at::HostAllocator {
         return {memory, memory, &release, at::Device(at::kCPU)};
     }
     at::DeleterFnPtr raw_deleter() const override { return &release; }
-    void copy_data(void *dest, const void *src, std::size_t count) const override { default_copy_data(dest, src, count); }
+    void copy_data(void *dest, const void *src, std::size_t count) const override {
+        default_copy_data(dest, src, count);
+    }
 
     bool holds(const void *address) {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -89,7 +91,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     bool isBuilt() const override { return true; }
     bool isAvailable() const override { return runtime_device_count() > 0; }
     bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return runtime_initialized(); }
-    void init() const override {} // the client is made by the first use of the device, not by PyTorch's start-up
+    void init() const override {}  // the client is made by the first use of the device, not by PyTorch's start-up
 
     c10::DeviceIndex deviceCount() const override { return guard().deviceCount(); }
     c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
@@ -101,7 +103,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
         return device < 0 ? current_device() : exchangeDevice(device);
     }
 
-    const at::Generator &getDefaultGenerator(c10::DeviceIndex device) const override { return generator_default(device); }
+    const at::Generator &getDefaultGenerator(c10::DeviceIndex device) const override {
+        return generator_default(device);
+    }
     at::Generator getNewGenerator(c10::DeviceIndex device) const override { return generator_new(device); }
 
     at::Device getDeviceFromPtr(void *data) const override {

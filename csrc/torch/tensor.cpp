@@ -45,7 +45,7 @@ static_assert(std::size(kDtypes) == DTYPE_COUNT - 1, "a type of the core lacks i
 // A tensor that an exchange format made over a storage of ours counts its offset from an address inside the storage.
 struct foreign_view {
     storage *owner;
-    int64_t distance; // bytes from the start of owner
+    int64_t distance;  // bytes from the start of owner
 };
 
 foreign_view find_foreign(const c10::Storage &s) {
@@ -121,22 +121,23 @@ core_tensor tensor_to_core(const at::Tensor &t) {
 
 at::Tensor tensor_from_core(storage *s, const geometry &g) {
     const auto type = c10::scalarTypeToTypeMeta(dtype_to_torch(g.dtype));
-    auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-        storage_wrap(s), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(storage_wrap(s),
+                                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(at::IntArrayRef(g.sizes, static_cast<size_t>(g.rank)),
-                                                        at::IntArrayRef(g.strides, static_cast<size_t>(g.rank)), g.offset);
+                                                        at::IntArrayRef(g.strides, static_cast<size_t>(g.rank)),
+                                                        g.offset);
     if (g.conj) tensor._set_conj(true);
     if (g.neg) tensor._set_neg(true);
     return tensor;
 }
 
 at::Tensor tensor_to_meta(const at::Tensor &t) {
-    const auto nbytes = static_cast<int64_t>(
-        at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.itemsize(), static_cast<size_t>(t.storage_offset())));
+    const auto nbytes = static_cast<int64_t>(at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.itemsize(),
+                                                                              static_cast<size_t>(t.storage_offset())));
     c10::Storage s(c10::Storage::use_byte_size_t(), nbytes, at::DataPtr(nullptr, at::Device(at::kMeta)),
                    c10::GetAllocator(at::kMeta), true);
-    auto meta = at::detail::make_tensor<c10::TensorImpl>(std::move(s), c10::DispatchKeySet(c10::DispatchKey::Meta),
-                                                         t.dtype());
+    auto meta =
+        at::detail::make_tensor<c10::TensorImpl>(std::move(s), c10::DispatchKeySet(c10::DispatchKey::Meta), t.dtype());
     meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
     if (t.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
     if (t.is_conj()) meta._set_conj(true);
@@ -149,21 +150,21 @@ void throw_status(status *s) {
     const status_code code = status_get_code(s);
     status_free(s);
     switch (code) {
-    case STATUS_INDEX:
-        TORCH_CHECK_INDEX(false, message);
-    case STATUS_TYPE:
-        TORCH_CHECK_TYPE(false, message);
-    case STATUS_VALUE:
-        TORCH_CHECK_VALUE(false, message);
-    case STATUS_NOT_IMPLEMENTED:
-        TORCH_CHECK_NOT_IMPLEMENTED(false, message);
-    case STATUS_OUT_OF_MEMORY:
-        TORCH_CHECK_WITH(OutOfMemoryError, false, message);
-    case STATUS_INTERNAL:
-        TORCH_CHECK(false, "torch_tpu internal error: ", message);
-    case STATUS_RUNTIME:
-    case STATUS_NOT_FOUND:
-        break;
+        case STATUS_INDEX:
+            TORCH_CHECK_INDEX(false, message);
+        case STATUS_TYPE:
+            TORCH_CHECK_TYPE(false, message);
+        case STATUS_VALUE:
+            TORCH_CHECK_VALUE(false, message);
+        case STATUS_NOT_IMPLEMENTED:
+            TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+        case STATUS_OUT_OF_MEMORY:
+            TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+        case STATUS_INTERNAL:
+            TORCH_CHECK(false, "torch_tpu internal error: ", message);
+        case STATUS_RUNTIME:
+        case STATUS_NOT_FOUND:
+            break;
     }
     TORCH_CHECK(false, message);
 }

@@ -16,7 +16,8 @@ dtype dtype_from_torch(at::ScalarType t);
 at::ScalarType dtype_to_torch(dtype t);
 
 inline bool is_tpu(const at::Tensor &t) { return t.defined() && t.device().type() == kDevice; }
-// The core's storage behind a tensor of this device (borrowed). Throws for a tensor without storage or of another device.
+// The core's storage behind a tensor of this device (borrowed). Throws for a tensor without storage or of another
+// device.
 storage *storage_of(const at::Tensor &t);
 storage *storage_of(const c10::Storage &s);
 // Sizes, strides, offset, dtype, conj and neg bits. Throws for rank over VIEW_MAX_RANK and types the core lacks.

@@ -6,12 +6,18 @@
 
 static const char *step_name(const view_step *s) {
     switch (s->kind) {
-        case VIEW_STEP_RESHAPE: return "reshape";
-        case VIEW_STEP_SLICE: return "slice";
-        case VIEW_STEP_PAD: return "pad";
-        case VIEW_STEP_TRANSPOSE: return "transpose";
-        case VIEW_STEP_BROADCAST: return "broadcast";
-        case VIEW_STEP_GATHER: return "gather";
+        case VIEW_STEP_RESHAPE:
+            return "reshape";
+        case VIEW_STEP_SLICE:
+            return "slice";
+        case VIEW_STEP_PAD:
+            return "pad";
+        case VIEW_STEP_TRANSPOSE:
+            return "transpose";
+        case VIEW_STEP_BROADCAST:
+            return "broadcast";
+        case VIEW_STEP_GATHER:
+            return "gather";
     }
     return "?";
 }
@@ -46,7 +52,9 @@ static void append_step(strbuf *out, const view_step *s) {
     strbuf_append(out, head, sizeof head);
     append_numbers(out, s->dims, s->rank);
     if (s->step) append_numbers(out, s->step, s->rank);
-    if (s->map) strbuf_append(out, s->map, sizeof *s->map * (size_t)(s->kind == VIEW_STEP_BROADCAST ? s->operand_rank : s->rank));
+    if (s->map)
+        strbuf_append(out, s->map,
+                      sizeof *s->map * (size_t)(s->kind == VIEW_STEP_BROADCAST ? s->operand_rank : s->rank));
     if (s->kind != VIEW_STEP_SLICE) return;
     append_numbers(out, s->divisor, s->rank);
     append_numbers(out, s->modulus, s->rank);

@@ -21,9 +21,9 @@ typedef struct moving_dim {
 } moving_dim;
 
 typedef struct axis {
-    int64_t size, stride;       /* stride in base elements; only step 1 uses it */
-    int64_t start;              /* of the geometry's first element, in this axis's steps */
-    int64_t divisor, modulus;   /* where start comes from, see view_step */
+    int64_t size, stride;     /* stride in base elements; only step 1 uses it */
+    int64_t start;            /* of the geometry's first element, in this axis's steps */
+    int64_t divisor, modulus; /* where start comes from, see view_step */
     int n_moving;
     moving_dim moving[VIEW_MAX_RANK]; /* stride in this axis's steps, largest first */
 } axis;
@@ -207,7 +207,8 @@ static void cut_axis(view_step *s, int i, axis *a, rows_kind rows, int64_t size)
     a->modulus = 1;
 }
 
-/* Takes the elements of the axes with at most one moving dimension, and the windows of those whose rows do not line up. */
+/* Takes the elements of the axes with at most one moving dimension, and the windows of those whose rows do not line up.
+ */
 static void cut_axes(planner *p, const rows_kind *rows) {
     int64_t counts[MAX_AXES], padded[MAX_AXES];
     bool whole = true, pads = false;
@@ -346,7 +347,8 @@ view_plan *view_plan_create(arena *a, int base_rank, const int64_t *base_dims, c
         if (!make_axes(&p, base_rank, base_dims)) return NULL;
         reshape_to_axes(&p);
         int more;
-        while ((more = split_round(&p)) > 0) {}
+        while ((more = split_round(&p)) > 0) {
+        }
         if (more < 0) return view_plan_create(a, base_rank, base_dims, g, true);
         const rows_kind single[MAX_AXES] = {ROWS_ALIGNED};
         cut_axes(&p, single);

@@ -12,7 +12,7 @@ typedef enum {
     VIEW_STEP_PAD,       /* appends zeros to dimensions until they have `dims`: never visible in the value */
     VIEW_STEP_TRANSPOSE, /* result dimension i is operand dimension map[i] */
     VIEW_STEP_BROADCAST, /* operand dimension i is result dimension map[i] */
-    VIEW_STEP_GATHER     /* from a flat operand: element (i, j, ...) is operand[offset + i * step[0] + j * step[1] ...] */
+    VIEW_STEP_GATHER /* from a flat operand: element (i, j, ...) is operand[offset + i * step[0] + j * step[1] ...] */
 } view_step_kind;
 
 typedef struct view_step {
@@ -35,7 +35,8 @@ typedef struct view_plan {
     bool gathers;
 } view_plan;
 
-/* The geometry must not be empty and must lie within the base. `gather` asks for the last resort. NULL with no memory. */
+/* The geometry must not be empty and must lie within the base. `gather` asks for the last resort. NULL with no memory.
+ */
 view_plan *view_plan_create(arena *a, int base_rank, const int64_t *base_dims, const geometry *g, bool gather);
 
 /* The plan for a run-time offset: the usual one if only starts depend on the offset, else a gather. */
@@ -49,7 +50,6 @@ bool view_step_has_stride(const view_step *s); /* a slice with a step over 1 */
 void view_retyped_dims(dtype from, int rank, const int64_t *dims, dtype to, int *to_rank, int64_t *to_dims);
 /* The value of that type. */
 hlo_value view_retype_keeping_dims(hlo_builder *b, hlo_value base, dtype to);
-
 
 /* ---- emission, shared by read and write ---- */
 /* Records an error and returns false unless g lies within a base of this type. */

@@ -85,16 +85,20 @@ static hlo_value emit_pad(hlo_builder *b, const view_step *s, hlo_value x) {
 hlo_value view_emit_step(hlo_builder *b, const view_step *s, hlo_value x, hlo_value dynamic_offset) {
     int64_t map[HLO_MAX_RANK];
     switch (s->kind) {
-        case VIEW_STEP_RESHAPE: return hlo_reshape(b, x, s->rank, s->dims);
-        case VIEW_STEP_SLICE: return emit_slice(b, s, x, dynamic_offset);
-        case VIEW_STEP_PAD: return emit_pad(b, s, x);
+        case VIEW_STEP_RESHAPE:
+            return hlo_reshape(b, x, s->rank, s->dims);
+        case VIEW_STEP_SLICE:
+            return emit_slice(b, s, x, dynamic_offset);
+        case VIEW_STEP_PAD:
+            return emit_pad(b, s, x);
         case VIEW_STEP_TRANSPOSE:
             for (int i = 0; i < s->rank; i++) map[i] = s->map[i];
             return hlo_transpose(b, x, map);
         case VIEW_STEP_BROADCAST:
             for (int i = 0; i < s->operand_rank; i++) map[i] = s->map[i];
             return hlo_broadcast_in_dim(b, x, s->rank, s->dims, map);
-        case VIEW_STEP_GATHER: return emit_gather(b, s, x, dynamic_offset);
+        case VIEW_STEP_GATHER:
+            return emit_gather(b, s, x, dynamic_offset);
     }
     return hlo_fail(b, STATUS_INTERNAL, "a view step of unknown kind %d", (int)s->kind);
 }

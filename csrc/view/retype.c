@@ -26,7 +26,8 @@ static hlo_value flatten(hlo_builder *b, hlo_value x) {
 
 /* Splits the last dimension [n] into [n / parts, parts]. */
 static hlo_value split_last(hlo_builder *b, hlo_value x, int64_t parts) {
-    if (!x || x->rank == 0 || x->rank + 1 > HLO_MAX_RANK) return x ? hlo_fail(b, STATUS_INTERNAL, "cannot split") : NULL;
+    if (!x || x->rank == 0 || x->rank + 1 > HLO_MAX_RANK)
+        return x ? hlo_fail(b, STATUS_INTERNAL, "cannot split") : NULL;
     int64_t dims[HLO_MAX_RANK];
     for (int d = 0; d < x->rank; d++) dims[d] = x->dims[d];
     dims[x->rank - 1] /= parts;

@@ -21,8 +21,8 @@ static hlo_value put_box(hlo_builder *b, const view_step *s, hlo_value x, hlo_va
     return whole ? value : hlo_dynamic_update_slice(b, x, value, starts);
 }
 
-/* Spreads value over a box: where[i] is its first place, box[i] the box's size, step between. A mask says which elements
- * of the box are its. */
+/* Spreads value over a box: where[i] is its first place, box[i] the box's size, step between. A mask says which
+ * elements of the box are its. */
 static hlo_value spread(hlo_builder *b, const view_step *s, hlo_value old_box, hlo_value value, const int64_t *where,
                         const int64_t *box) {
     if (!value || !old_box) return NULL;
@@ -37,8 +37,8 @@ static hlo_value spread(hlo_builder *b, const view_step *s, hlo_value old_box, h
     return hlo_select(b, mask, spread_value, old_box);
 }
 
-/* A slice with steps: unit dimensions are cut to a box, the others keep their whole length (or, where the start is known
- * only at run time, the span from it). */
+/* A slice with steps: unit dimensions are cut to a box, the others keep their whole length (or, where the start is
+ * known only at run time, the span from it). */
 static hlo_value put_strided(hlo_builder *b, const view_step *s, hlo_value x, hlo_value value,
                              const hlo_value *dynamic_starts) {
     int64_t start[HLO_MAX_RANK], where[HLO_MAX_RANK], box[HLO_MAX_RANK], limit[HLO_MAX_RANK];
@@ -53,7 +53,8 @@ static hlo_value put_strided(hlo_builder *b, const view_step *s, hlo_value x, hl
         if (box[i] != s->operand_dims[i]) whole = false;
     }
     if (whole) return spread(b, s, x, value, where, box);
-    hlo_value old_box = dynamic_starts ? hlo_dynamic_slice(b, x, dynamic_starts, box) : hlo_slice(b, x, start, limit, NULL);
+    hlo_value old_box =
+        dynamic_starts ? hlo_dynamic_slice(b, x, dynamic_starts, box) : hlo_slice(b, x, start, limit, NULL);
     return put_box(b, s, x, spread(b, s, old_box, value, where, box), start, dynamic_starts);
 }
 
@@ -96,27 +97,34 @@ static hlo_value ungather(hlo_builder *b, const view_step *s, hlo_value x, hlo_v
     hlo_value indices = view_gather_indices(b, s, dynamic_offset);
     hlo_region_begin(b, 2, types, arguments);
     hlo_region *body = hlo_region_end(b, 1, &arguments[1]);
-    hlo_scatter_dims d = {.n_inserted = 1, .n_scatter_map = 1, .index_vector_dim = s->rank,
-                          .unique_indices = !geometry_may_overlap(g)};
+    hlo_scatter_dims d = {
+        .n_inserted = 1, .n_scatter_map = 1, .index_vector_dim = s->rank, .unique_indices = !geometry_may_overlap(g)};
     hlo_scatter(b, 1, &x, indices, &value, &d, body, &result);
     return result;
 }
 
-static hlo_value undo_step(hlo_builder *b, const view_step *s, hlo_value old_operand, hlo_value value, const geometry *g,
-                           hlo_value dynamic_offset) {
+static hlo_value undo_step(hlo_builder *b, const view_step *s, hlo_value old_operand, hlo_value value,
+                           const geometry *g, hlo_value dynamic_offset) {
     switch (s->kind) {
-        case VIEW_STEP_RESHAPE: return hlo_reshape(b, value, s->operand_rank, s->operand_dims);
-        case VIEW_STEP_SLICE: return unslice(b, s, old_operand, value, dynamic_offset);
-        case VIEW_STEP_PAD: return unpad(b, s, value);
-        case VIEW_STEP_TRANSPOSE: return untranspose(b, s, value);
-        case VIEW_STEP_BROADCAST: return unbroadcast(b, s, value);
-        case VIEW_STEP_GATHER: return ungather(b, s, old_operand, value, g, dynamic_offset);
+        case VIEW_STEP_RESHAPE:
+            return hlo_reshape(b, value, s->operand_rank, s->operand_dims);
+        case VIEW_STEP_SLICE:
+            return unslice(b, s, old_operand, value, dynamic_offset);
+        case VIEW_STEP_PAD:
+            return unpad(b, s, value);
+        case VIEW_STEP_TRANSPOSE:
+            return untranspose(b, s, value);
+        case VIEW_STEP_BROADCAST:
+            return unbroadcast(b, s, value);
+        case VIEW_STEP_GATHER:
+            return ungather(b, s, old_operand, value, g, dynamic_offset);
     }
     return hlo_fail(b, STATUS_INTERNAL, "a view step of unknown kind %d", (int)s->kind);
 }
 
 /* The new base of g->dtype, in the shape of x. */
-static hlo_value write_same_type(hlo_builder *b, hlo_value x, const geometry *g, hlo_value value, hlo_value dynamic_offset) {
+static hlo_value write_same_type(hlo_builder *b, hlo_value x, const geometry *g, hlo_value value,
+                                 hlo_value dynamic_offset) {
     arena *a = hlo_arena(b);
     view_plan *plan = dynamic_offset ? view_plan_create_dynamic(a, x->rank, x->dims, g)
                                      : view_plan_create(a, x->rank, x->dims, g, false);

@@ -2,7 +2,8 @@
  *
  *     tpu_compile PLUGIN TOPOLOGY FILE...
  *
- * Prints "ok FILE" or "error FILE MESSAGE", a line a file, before it turns to the next one: a plugin may end the process. */
+ * Prints "ok FILE" or "error FILE MESSAGE", a line a file, before it turns to the next one: a plugin may end the
+ * process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -26,9 +26,9 @@ class TpuStream(torch.Stream):
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Records an event, a new one by default, and returns it."""
-        event = TpuEvent() if event is None else event
-        event.record(self)
-        return event
+        recorded: Any = TpuEvent() if event is None else event
+        recorded.record(self)
+        return recorded
 
     @property
     def tpu_stream(self) -> int:

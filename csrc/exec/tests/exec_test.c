@@ -24,7 +24,9 @@ static void lower_power(lowering *l) {
 static const op_row row_power = {.name = "test::power", .lower = lower_power};
 static void lower_wrong(lowering *l) { hlo_fail(lower_builder(l), STATUS_RUNTIME, "this operator always fails"); }
 static const op_row row_wrong = {.name = "test::wrong", .lower = lower_wrong};
-static void lower_bits(lowering *l) { result_set(l, 0, random_bits(l, DTYPE_U32, result_rank(l, 0), result_dims(l, 0))); }
+static void lower_bits(lowering *l) {
+    result_set(l, 0, random_bits(l, DTYPE_U32, result_rank(l, 0), result_dims(l, 0)));
+}
 static const op_row row_bits = {.name = "test::bits", .lower = lower_bits, .flags = OP_RANDOM};
 
 static core_tensor tensor(int rank, const int64_t *sizes, dtype t) {
@@ -60,8 +62,15 @@ static call_result new_result(const geometry *like) {
 }
 
 static status *run(const op_row *row, int n, argument *args, call_result *r, uint64_t offset) {
-    call c = {.op = operator_of_row(row), .n_args = n, .args = args, .n_results = 1, .results = r, .max_results = 1, .results_known = true,
-              .seed = 7, .offset = offset};
+    call c = {.op = operator_of_row(row),
+              .n_args = n,
+              .args = args,
+              .n_results = 1,
+              .results = r,
+              .max_results = 1,
+              .results_known = true,
+              .seed = 7,
+              .offset = offset};
     return exec_call(&c);
 }
 
@@ -227,8 +236,10 @@ static void test_no_memory(void) {
         status *s = run(&row_add, 2, args, &r, 0);
         mem_fail_after(0);
         done = s == NULL && n > 20;
-        if (!s) storage_destroy(r.storage);
-        else CHECK(status_get_code(s) == STATUS_OUT_OF_MEMORY);
+        if (!s)
+            storage_destroy(r.storage);
+        else
+            CHECK(status_get_code(s) == STATUS_OUT_OF_MEMORY);
         status_free(s);
         call_result again = new_result(&x.geometry);
         if (CHECK_OK(run(&row_add, 2, args, &again, 0))) storage_destroy(again.storage);
@@ -267,7 +278,8 @@ static int64_t launches(void) {
     return c.launches;
 }
 
-/* state <- state + x * factor, five times a round: one launch a round, no compile after the third although the factor changes. */
+/* state <- state + x * factor, five times a round: one launch a round, no compile after the third although the factor
+ * changes. */
 static void test_fused_rounds(void) {
     core_tensor x = floats(64, 64, 1, 0), state = floats(64, 64, 0, 0);
     double expected = 0;

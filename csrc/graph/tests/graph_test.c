@@ -11,7 +11,9 @@ static void lower_scale(lowering *l) {
     if (x) result_set(l, 0, hlo_multiply(lower_builder(l), x, arg_number(l, 1, x->dtype)));
 }
 static const op_row row_scale = {.name = "test::scale", .lower = lower_scale};
-static void lower_bits(lowering *l) { result_set(l, 0, random_bits(l, DTYPE_U32, result_rank(l, 0), result_dims(l, 0))); }
+static void lower_bits(lowering *l) {
+    result_set(l, 0, random_bits(l, DTYPE_U32, result_rank(l, 0), result_dims(l, 0)));
+}
 static const op_row row_bits = {.name = "test::bits", .lower = lower_bits, .flags = OP_RANDOM};
 static void lower_nothing(lowering *l) { (void)l; }
 static const op_row row_nothing = {.name = "test::nothing", .lower = lower_nothing};

@@ -13,7 +13,8 @@
 #define TEXT(v) ((argument){.tag = ARG_STRING, .u.string = (v)})
 #define INTS(n, ...) ((argument){.tag = ARG_INTS, .count = (n), .u.ints = (const int64_t[]){__VA_ARGS__}})
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__})
-#define FLOATS(rank_, dims_, data_) ((harness_array){.dtype = DTYPE_F32, .rank = (rank_), .dims = (dims_), .data = (data_)})
+#define FLOATS(rank_, dims_, data_) \
+    ((harness_array){.dtype = DTYPE_F32, .rank = (rank_), .dims = (dims_), .data = (data_)})
 
 /* A deterministic spread of values in (-1, 1). */
 static inline void fill(int n, float *x, unsigned seed) {
@@ -25,7 +26,9 @@ static inline void fill(int n, float *x, unsigned seed) {
 
 static inline void check_near(int n, const float *actual, const float *expected, float tolerance, const char *what) {
     for (int i = 0; i < n; i++) {
-        if (fabsf(actual[i] - expected[i]) <= tolerance * (1 + fabsf(expected[i])) || (isnan(actual[i]) && isnan(expected[i]))) continue;
+        if (fabsf(actual[i] - expected[i]) <= tolerance * (1 + fabsf(expected[i])) ||
+            (isnan(actual[i]) && isnan(expected[i])))
+            continue;
         check_failures++;
         printf("%s: element %d is %g, expected %g\n", what, i, (double)actual[i], (double)expected[i]);
         return;

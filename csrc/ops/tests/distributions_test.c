@@ -8,7 +8,8 @@ enum { N = 20000 };
 static float given[N], second_given[N], out[N];
 
 static void check_moments(const char *name, int n_args, const argument *args, double mean, double variance) {
-    harness_array inputs[2] = {FLOATS(1, DIMS(N), given), FLOATS(1, DIMS(N), second_given)}, result = FLOATS(1, DIMS(N), out);
+    harness_array inputs[2] = {FLOATS(1, DIMS(N), given), FLOATS(1, DIMS(N), second_given)},
+                  result = FLOATS(1, DIMS(N), out);
     double sum = 0, squares = 0;
     if (!CHECK_OK(harness_run(name, n_args, args, 2, inputs, 1, &result))) return;
     for (int i = 0; i < N; i++) sum += (double)out[i];
@@ -63,13 +64,15 @@ static void test_permutation(void) {
 static void test_multinomial(void) {
     float weights[6] = {0, 1, 0, 3, 2, 0};
     int64_t drawn[300];
-    harness_array input = FLOATS(1, DIMS(6), weights), many = {DTYPE_I64, 1, DIMS(300), drawn}, three = {DTYPE_I64, 1, DIMS(3), drawn};
+    harness_array input = FLOATS(1, DIMS(6), weights), many = {DTYPE_I64, 1, DIMS(300), drawn},
+                  three = {DTYPE_I64, 1, DIMS(3), drawn};
     argument args[3] = {VALUE(0), INT(300), INT(1)};
     if (CHECK_OK(harness_run("aten::multinomial", 3, args, 1, &input, 1, &many)))
         for (int i = 0; i < 300; i++) CHECK(drawn[i] == 1 || drawn[i] == 3 || drawn[i] == 4);
     args[1] = INT(3);
     args[2] = INT(0);
-    if (CHECK_OK(harness_run("aten::multinomial", 3, args, 1, &input, 1, &three))) CHECK_INT(drawn[0] + drawn[1] + drawn[2], 8);
+    if (CHECK_OK(harness_run("aten::multinomial", 3, args, 1, &input, 1, &three)))
+        CHECK_INT(drawn[0] + drawn[1] + drawn[2], 8);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* Elementwise operators against the C library, at the places where definitions differ; errors in PyTorch's words; lists of
- * tensors; an Adam step by its formula. */
+/* Elementwise operators against the C library, at the places where definitions differ; errors in PyTorch's words; lists
+ * of tensors; an Adam step by its formula. */
 #include "ops/tests/calls.h"
 
 enum { N = 96 }; /* more than one vector of any device */
@@ -29,18 +29,52 @@ static double reciprocal_root(double x) { return 1 / sqrt(x); }
 static double fraction(double x) { return x - trunc(x); }
 static double hardswish(double x) { return x * fmin(fmax(x + 3, 0), 6) / 6; }
 
-static const struct { const char *name; double (*function)(double); float tolerance; } unary[] = {
-    {"aten::abs", fabs}, {"aten::ceil", ceil}, {"aten::floor", floor}, {"aten::trunc", trunc}, {"aten::round", rint},
-    {"aten::sign", sign}, {"aten::frac", fraction, 1e-6f}, {"aten::exp", exp, 1e-6f}, {"aten::exp2", exp2, 1e-6f},
-    {"aten::expm1", expm1, 1e-6f}, {"aten::log", log, 1e-6f}, {"aten::log1p", log1p, 1e-6f}, {"aten::log2", log2, 1e-6f},
-    {"aten::log10", log10, 1e-6f}, {"aten::sqrt", sqrt, 1e-6f}, {"aten::rsqrt", reciprocal_root, 1e-6f},
-    {"aten::reciprocal", reciprocal, 1e-6f}, {"aten::sin", sin, 1e-6f}, {"aten::cos", cos, 1e-6f}, {"aten::tan", tan, 1e-5f},
-    {"aten::asin", asin, 1e-6f}, {"aten::acos", acos, 1e-6f}, {"aten::atan", atan, 1e-6f}, {"aten::sinh", sinh, 1e-6f},
-    {"aten::cosh", cosh, 1e-6f}, {"aten::tanh", tanh, 1e-6f}, {"aten::asinh", asinh, 1e-6f}, {"aten::acosh", acosh, 1e-6f},
-    {"aten::atanh", atanh, 1e-6f}, {"aten::erf", erf, 1e-6f}, {"aten::erfc", erfc, 1e-6f}, {"aten::lgamma", lgamma, 1e-5f},
-    {"aten::sigmoid", sigmoid, 1e-6f}, {"aten::relu", relu}, {"aten::silu", silu, 1e-6f}, {"aten::mish", mish, 1e-6f},
-    {"aten::hardswish", hardswish, 1e-6f}, {"aten::special_bessel_j0", j0, 1e-5f}, {"aten::special_bessel_j1", j1, 1e-5f},
-    {"aten::special_bessel_y0", y0, 1e-5f}, {"aten::special_bessel_y1", y1, 1e-5f},
+static const struct {
+    const char *name;
+    double (*function)(double);
+    float tolerance;
+} unary[] = {
+    {"aten::abs", fabs},
+    {"aten::ceil", ceil},
+    {"aten::floor", floor},
+    {"aten::trunc", trunc},
+    {"aten::round", rint},
+    {"aten::sign", sign},
+    {"aten::frac", fraction, 1e-6f},
+    {"aten::exp", exp, 1e-6f},
+    {"aten::exp2", exp2, 1e-6f},
+    {"aten::expm1", expm1, 1e-6f},
+    {"aten::log", log, 1e-6f},
+    {"aten::log1p", log1p, 1e-6f},
+    {"aten::log2", log2, 1e-6f},
+    {"aten::log10", log10, 1e-6f},
+    {"aten::sqrt", sqrt, 1e-6f},
+    {"aten::rsqrt", reciprocal_root, 1e-6f},
+    {"aten::reciprocal", reciprocal, 1e-6f},
+    {"aten::sin", sin, 1e-6f},
+    {"aten::cos", cos, 1e-6f},
+    {"aten::tan", tan, 1e-5f},
+    {"aten::asin", asin, 1e-6f},
+    {"aten::acos", acos, 1e-6f},
+    {"aten::atan", atan, 1e-6f},
+    {"aten::sinh", sinh, 1e-6f},
+    {"aten::cosh", cosh, 1e-6f},
+    {"aten::tanh", tanh, 1e-6f},
+    {"aten::asinh", asinh, 1e-6f},
+    {"aten::acosh", acosh, 1e-6f},
+    {"aten::atanh", atanh, 1e-6f},
+    {"aten::erf", erf, 1e-6f},
+    {"aten::erfc", erfc, 1e-6f},
+    {"aten::lgamma", lgamma, 1e-5f},
+    {"aten::sigmoid", sigmoid, 1e-6f},
+    {"aten::relu", relu},
+    {"aten::silu", silu, 1e-6f},
+    {"aten::mish", mish, 1e-6f},
+    {"aten::hardswish", hardswish, 1e-6f},
+    {"aten::special_bessel_j0", j0, 1e-5f},
+    {"aten::special_bessel_j1", j1, 1e-5f},
+    {"aten::special_bessel_y0", y0, 1e-5f},
+    {"aten::special_bessel_y1", y1, 1e-5f},
 };
 
 static void test_unary(void) {
@@ -52,11 +86,13 @@ static void test_unary(void) {
         argument args[1] = {VALUE(0)};
         for (int i = 0; i < N; i++) expected[i] = (float)unary[k].function((double)x[i]);
         if (strstr(unary[k].name, "bessel")) expected[N - 4] = NAN; /* the wave's phase has no value at infinity */
-        if (strstr(unary[k].name, "::frac") || strstr(unary[k].name, "::mish")) expected[N - 4] = unary[k].name[6] == 'm' ? INFINITY : NAN;
+        if (strstr(unary[k].name, "::frac") || strstr(unary[k].name, "::mish"))
+            expected[N - 4] = unary[k].name[6] == 'm' ? INFINITY : NAN;
         if (strstr(unary[k].name, "y0") || strstr(unary[k].name, "y1"))
             for (int i = 0; i < N; i++) expected[i] = x[i] < 0 ? NAN : x[i] == 0 ? -INFINITY : expected[i];
         if (strstr(unary[k].name, "::sign") && isnan(x[N - 3])) expected[N - 3] = 0;
-        if (CHECK_OK(harness_run(unary[k].name, 1, args, 1, &input, 1, &result))) check_same(N, y, expected, unary[k].tolerance, unary[k].name);
+        if (CHECK_OK(harness_run(unary[k].name, 1, args, 1, &input, 1, &result)))
+            check_same(N, y, expected, unary[k].tolerance, unary[k].name);
     }
 }
 
@@ -70,10 +106,22 @@ static double floor_quotient(double x, double y) { return y == 0 ? x / y : floor
 static double larger(double x, double y) { return isnan(x) || isnan(y) ? NAN : fmax(x, y); }
 static double times_log(double x, double y) { return isnan(y) ? NAN : x == 0 ? 0 : x * log(y); }
 
-static const struct { const char *name; double (*function)(double, double); float tolerance; } binary[] = {
-    {"aten::fmod.Tensor", fmod, 1e-6f}, {"aten::remainder.Tensor", modulo, 1e-6f}, {"aten::floor_divide", floor_quotient, 1e-6f},
-    {"aten::maximum", larger}, {"aten::fmax", fmax}, {"aten::fmin", fmin}, {"aten::pow.Tensor_Tensor", pow, 1e-5f},
-    {"aten::atan2", atan2, 1e-6f}, {"aten::hypot", hypot, 1e-6f}, {"aten::copysign.Tensor", copysign}, {"aten::xlogy.Tensor", times_log, 1e-6f},
+static const struct {
+    const char *name;
+    double (*function)(double, double);
+    float tolerance;
+} binary[] = {
+    {"aten::fmod.Tensor", fmod, 1e-6f},
+    {"aten::remainder.Tensor", modulo, 1e-6f},
+    {"aten::floor_divide", floor_quotient, 1e-6f},
+    {"aten::maximum", larger},
+    {"aten::fmax", fmax},
+    {"aten::fmin", fmin},
+    {"aten::pow.Tensor_Tensor", pow, 1e-5f},
+    {"aten::atan2", atan2, 1e-6f},
+    {"aten::hypot", hypot, 1e-6f},
+    {"aten::copysign.Tensor", copysign},
+    {"aten::xlogy.Tensor", times_log, 1e-6f},
 };
 
 static void test_binary(void) {
@@ -82,21 +130,26 @@ static void test_binary(void) {
     float x[S * S], y[S * S], out[S * S], expected[S * S];
     for (int i = 0; i < S * S; i++) x[i] = special[i / S], y[i] = special[i % S];
     for (size_t k = 0; k < sizeof binary / sizeof binary[0]; k++) {
-        harness_array inputs[2] = {FLOATS(1, DIMS(S * S), x), FLOATS(1, DIMS(S * S), y)}, result = FLOATS(1, DIMS(S * S), out);
+        harness_array inputs[2] = {FLOATS(1, DIMS(S * S), x), FLOATS(1, DIMS(S * S), y)},
+                      result = FLOATS(1, DIMS(S * S), out);
         argument args[2] = {VALUE(0), VALUE(1)};
         for (int i = 0; i < S * S; i++) expected[i] = (float)binary[k].function((double)x[i], (double)y[i]);
         /* A finite number over infinity has, by fmod, the remainder x, from which the quotient is (x - x) / inf. */
         for (int i = 0; i < S * S && strstr(binary[k].name, "floor"); i++)
-            if (isinf(y[i]) && isfinite(x[i])) expected[i] = x[i] < 0 ? -1 : 0;
-            else if (isinf(x[i]) && y[i] != 0) expected[i] = NAN;
-        if (CHECK_OK(harness_run(binary[k].name, 2, args, 2, inputs, 1, &result))) check_same(S * S, out, expected, binary[k].tolerance, binary[k].name);
+            if (isinf(y[i]) && isfinite(x[i]))
+                expected[i] = x[i] < 0 ? -1 : 0;
+            else if (isinf(x[i]) && y[i] != 0)
+                expected[i] = NAN;
+        if (CHECK_OK(harness_run(binary[k].name, 2, args, 2, inputs, 1, &result)))
+            check_same(S * S, out, expected, binary[k].tolerance, binary[k].name);
     }
 }
 
 /* Integers: quotients and remainders of every sign, a division by zero that does no harm, shifts out of range. */
 static void test_integers(void) {
     int32_t x[6] = {7, -7, 7, -7, 5, INT32_MIN}, y[6] = {3, 3, -3, -3, 0, -1}, out[6];
-    harness_array inputs[2] = {{DTYPE_I32, 1, DIMS(6), x}, {DTYPE_I32, 1, DIMS(6), y}}, result = {DTYPE_I32, 1, DIMS(6), out};
+    harness_array inputs[2] = {{DTYPE_I32, 1, DIMS(6), x}, {DTYPE_I32, 1, DIMS(6), y}},
+                  result = {DTYPE_I32, 1, DIMS(6), out};
     argument args[3] = {VALUE(0), VALUE(1), TEXT("floor")};
     static const int32_t quotient[4] = {2, -3, -3, 2}, remainder[4] = {1, 2, -2, -1};
     if (CHECK_OK(harness_run("aten::div.Tensor_mode", 3, args, 2, inputs, 1, &result)))
@@ -112,11 +165,13 @@ static void test_integers(void) {
         for (int i = 0; i < 6; i++) CHECK_INT(out[i], right[i]);
 }
 
-/* alpha multiplies the second operand; a Python number does not raise an integer tensor's width, a float number its kind. */
+/* alpha multiplies the second operand; a Python number does not raise an integer tensor's width, a float number its
+ * kind. */
 static void test_numbers(void) {
     int8_t x[3] = {1, -2, 100}, sum[3];
     float out[3];
-    harness_array input = {DTYPE_I8, 1, DIMS(3), x}, result = {DTYPE_I8, 1, DIMS(3), sum}, floats = FLOATS(1, DIMS(3), out);
+    harness_array input = {DTYPE_I8, 1, DIMS(3), x}, result = {DTYPE_I8, 1, DIMS(3), sum},
+                  floats = FLOATS(1, DIMS(3), out);
     argument args[3] = {VALUE(0), WHOLE(20), WHOLE(2)};
     if (CHECK_OK(harness_run("aten::add.Scalar", 3, args, 1, &input, 1, &result))) {
         CHECK_INT(sum[0], 41);
@@ -140,8 +195,10 @@ static void test_refusals(void) {
     argument args[3] = {VALUE(0), VALUE(1), WHOLE(1)};
     CHECK_FAILS(harness_run("aten::bitwise_and.Tensor", 2, args, 2, inputs, 1, &result), STATUS_NOT_IMPLEMENTED,
                 "\"bitwise_and_cpu\" not implemented for 'Float'");
-    CHECK_FAILS(harness_run("aten::sub.Tensor", 3, args, 2, bools, 1, &result), STATUS_RUNTIME, "with two bool tensors is not supported");
-    CHECK_FAILS(harness_run("aten::neg", 1, args, 1, bools, 1, &result), STATUS_RUNTIME, "on a bool tensor is not supported");
+    CHECK_FAILS(harness_run("aten::sub.Tensor", 3, args, 2, bools, 1, &result), STATUS_RUNTIME,
+                "with two bool tensors is not supported");
+    CHECK_FAILS(harness_run("aten::neg", 1, args, 1, bools, 1, &result), STATUS_RUNTIME,
+                "on a bool tensor is not supported");
 }
 
 /* ---- lists of tensors ---- */
@@ -164,13 +221,17 @@ static void test_adam(void) {
     float new_param[2], new_grad[2], new_m[2], new_v[2], expected[2];
     const argument lists[5] = {VALUE(0), VALUE(1), VALUE(2), VALUE(3), VALUE(4)};
 #define LIST(i) ((argument){.tag = ARG_VALUES, .count = 1, .u.list = &lists[i]})
-    argument args[15] = {LIST(0), LIST(1), LIST(2), LIST(3), {.tag = ARG_VALUES}, LIST(4), FLOAT(0.01), FLOAT(0.9), FLOAT(0.999),
-                         FLOAT(0), FLOAT(1e-8), INT(0), INT(0), NONE, NONE};
-    harness_array inputs[5] = {FLOATS(1, DIMS(2), param), FLOATS(1, DIMS(2), grad), FLOATS(1, DIMS(2), m), FLOATS(1, DIMS(2), v), FLOATS(0, NULL, t)};
-    harness_array results[4] = {FLOATS(1, DIMS(2), new_param), FLOATS(1, DIMS(2), new_grad), FLOATS(1, DIMS(2), new_m), FLOATS(1, DIMS(2), new_v)};
+    argument args[15] = {LIST(0),     LIST(1),     LIST(2),    LIST(3),      {.tag = ARG_VALUES},
+                         LIST(4),     FLOAT(0.01), FLOAT(0.9), FLOAT(0.999), FLOAT(0),
+                         FLOAT(1e-8), INT(0),      INT(0),     NONE,         NONE};
+    harness_array inputs[5] = {FLOATS(1, DIMS(2), param), FLOATS(1, DIMS(2), grad), FLOATS(1, DIMS(2), m),
+                               FLOATS(1, DIMS(2), v), FLOATS(0, NULL, t)};
+    harness_array results[4] = {FLOATS(1, DIMS(2), new_param), FLOATS(1, DIMS(2), new_grad), FLOATS(1, DIMS(2), new_m),
+                                FLOATS(1, DIMS(2), new_v)};
     if (!CHECK_OK(harness_run("aten::_fused_adam", 15, args, 5, inputs, 4, results))) return;
     for (int i = 0; i < 2; i++) {
-        double mean = 0.9 * (double)m[i] + 0.1 * (double)grad[i], square = 0.999 * (double)v[i] + 0.001 * (double)grad[i] * (double)grad[i];
+        double mean = 0.9 * (double)m[i] + 0.1 * (double)grad[i],
+               square = 0.999 * (double)v[i] + 0.001 * (double)grad[i] * (double)grad[i];
         double step = mean / (1 - pow(0.9, 3)) / (sqrt(square / (1 - pow(0.999, 3))) + 1e-8);
         expected[i] = (float)((double)param[i] - 0.01 * step);
     }

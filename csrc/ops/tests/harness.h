@@ -1,4 +1,5 @@
-/* Runs one operator: its row lowered to a program, compiled and executed by the plugin that TORCH_TPU_TEST_PLUGIN names. */
+/* Runs one operator: its row lowered to a program, compiled and executed by the plugin that TORCH_TPU_TEST_PLUGIN
+ * names. */
 #ifndef OPS_TESTS_HARNESS_H
 #define OPS_TESTS_HARNESS_H
 
@@ -37,7 +38,11 @@ static inline size_t harness_bytes(const harness_array *a) {
 }
 
 /* A stream of its own for every use, as the graph's lowering gives: uses are 2^40 counter values apart. */
-typedef struct { hlo_builder *builder; hlo_value state; int64_t uses; } harness_generator;
+typedef struct {
+    hlo_builder *builder;
+    hlo_value state;
+    int64_t uses;
+} harness_generator;
 static inline hlo_value harness_random_state(void *context) {
     harness_generator *g = context;
     const int64_t offset[2] = {0, g->uses++ << 40};
@@ -47,7 +52,9 @@ static inline hlo_value harness_runtime_number(void *context, int arg, int eleme
     (void)context, (void)arg, (void)element, (void)n, (void)t;
     return NULL;
 }
-static inline void harness_number_used(void *context, int arg, bool structural) { (void)context, (void)arg, (void)structural; }
+static inline void harness_number_used(void *context, int arg, bool structural) {
+    (void)context, (void)arg, (void)structural;
+}
 
 /* The values that an argument stands for: ARG_VALUE's u.value counts the inputs. */
 static inline hlo_value *harness_values(hlo_builder *b, const argument *a, const hlo_value *inputs) {
@@ -59,8 +66,9 @@ static inline hlo_value *harness_values(hlo_builder *b, const argument *a, const
 }
 
 /* The program's text: parameters are the inputs, then the random state (ui64[2]) of a row that wants it. */
-static inline status *harness_lower(const char *name, int n_args, const argument *args, int n_inputs, const harness_array *inputs,
-                                    int n_results, const harness_array *results, strbuf *text) {
+static inline status *harness_lower(const char *name, int n_args, const argument *args, int n_inputs,
+                                    const harness_array *inputs, int n_results, const harness_array *results,
+                                    strbuf *text) {
     const op_row *row = op_find(name);
     if (!row) return status_new(STATUS_NOT_FOUND, "%s has no row", name);
     hlo_builder *b = hlo_create();
@@ -69,13 +77,21 @@ static inline status *harness_lower(const char *name, int n_args, const argument
     harness_generator generator = {.builder = b};
     hlo_value *of_args[HARNESS_MAX_VALUES];
     tensor_type types[HARNESS_MAX_VALUES];
-    for (int i = 0; i < n_inputs; i++) parameters[i] = hlo_parameter(b, inputs[i].dtype, inputs[i].rank, inputs[i].dims);
+    for (int i = 0; i < n_inputs; i++)
+        parameters[i] = hlo_parameter(b, inputs[i].dtype, inputs[i].rank, inputs[i].dims);
     if (row->flags & OP_RANDOM) generator.state = hlo_parameter(b, DTYPE_U64, 1, (int64_t[]){2});
     for (int i = 0; i < n_args; i++) of_args[i] = harness_values(b, &args[i], parameters);
     for (int k = 0; k < n_results; k++) types[k] = (tensor_type){results[k].dtype, results[k].rank, results[k].dims};
     lowering_host host = {harness_runtime_number, harness_number_used, harness_random_state, &generator};
-    lowering l = {.builder = b, .row = row, .n_args = n_args, .args = args, .values = of_args, .n_results = n_results,
-                  .result_types = types, .results = values, .host = &host};
+    lowering l = {.builder = b,
+                  .row = row,
+                  .n_args = n_args,
+                  .args = args,
+                  .values = of_args,
+                  .n_results = n_results,
+                  .result_types = types,
+                  .results = values,
+                  .host = &host};
     lowering_run(&l);
     int n = 0;
     for (int k = 0; k < n_results; k++)
@@ -85,8 +101,8 @@ static inline status *harness_lower(const char *name, int n_args, const argument
     return error;
 }
 
-static inline status *harness_execute(const strbuf *text, bool random, int n_inputs, const harness_array *inputs, int n_results,
-                                      harness_array *results) {
+static inline status *harness_execute(const strbuf *text, bool random, int n_inputs, const harness_array *inputs,
+                                      int n_results, harness_array *results) {
     const char *const flag = "xla_cpu_enable_fast_min_max", *const off = "false";
     pjrt_compile_options options = {.n_flags = 1, .flag_names = &flag, .flag_values = &off};
     pjrt_executable *executable = NULL;
@@ -95,8 +111,10 @@ static inline status *harness_execute(const strbuf *text, bool random, int n_inp
     int n = 0, wanted = 0;
     status *error = pjrt_compile(harness_client, strbuf_text(text), text->size, &options, &executable);
     for (; n < n_inputs && !error; n++)
-        error = pjrt_buffer_from_host(harness_client, 0, inputs[n].data, inputs[n].dtype, inputs[n].rank, inputs[n].dims, &in[n]);
-    if (random && !error) error = pjrt_buffer_from_host(harness_client, 0, seed, DTYPE_U64, 1, (int64_t[]){2}, &in[n++]);
+        error = pjrt_buffer_from_host(harness_client, 0, inputs[n].data, inputs[n].dtype, inputs[n].rank,
+                                      inputs[n].dims, &in[n]);
+    if (random && !error)
+        error = pjrt_buffer_from_host(harness_client, 0, seed, DTYPE_U64, 1, (int64_t[]){2}, &in[n++]);
     if (!error) error = pjrt_execute(executable, 0, n, in, NULL, out);
     for (int k = 0; k < n_results; k++) {
         if (results[k].dtype == DTYPE_INVALID) continue;
@@ -109,12 +127,13 @@ static inline status *harness_execute(const strbuf *text, bool random, int n_inp
 }
 
 /* Runs the operator; fills the data of every wanted result. */
-static inline status *harness_run(const char *name, int n_args, const argument *args, int n_inputs, const harness_array *inputs,
-                                  int n_results, harness_array *results) {
+static inline status *harness_run(const char *name, int n_args, const argument *args, int n_inputs,
+                                  const harness_array *inputs, int n_results, harness_array *results) {
     strbuf text;
     strbuf_init(&text);
     status *error = harness_lower(name, n_args, args, n_inputs, inputs, n_results, results, &text);
-    if (!error) error = harness_execute(&text, (op_find(name)->flags & OP_RANDOM) != 0, n_inputs, inputs, n_results, results);
+    if (!error)
+        error = harness_execute(&text, (op_find(name)->flags & OP_RANDOM) != 0, n_inputs, inputs, n_results, results);
     strbuf_free(&text);
     return error;
 }

@@ -1,13 +1,17 @@
-/* Reductions, normalisation, matrix products, attention, losses and factorisations: small cases against their definitions. */
+/* Reductions, normalisation, matrix products, attention, losses and factorisations: small cases against their
+ * definitions. */
 #include "ops/tests/calls.h"
 
-static argument number_of(double v) { return (argument){.tag = ARG_NUMBER, .u.number = {.dtype = DTYPE_F64, .wrapped = true, .v.f = {v}}}; }
+static argument number_of(double v) {
+    return (argument){.tag = ARG_NUMBER, .u.number = {.dtype = DTYPE_F64, .wrapped = true, .v.f = {v}}};
+}
 
 /* The first NaN is the largest; of equal elements the first counts. */
 static void test_first_extreme(void) {
     float x[2 * 4] = {1, NAN, 3, NAN, 5, 7, 7, 2}, y[2], expected[2] = {NAN, 7};
     int64_t index[2];
-    harness_array input = FLOATS(2, DIMS(2, 4), x), results[2] = {FLOATS(1, DIMS(2), y), {DTYPE_I64, 1, DIMS(2), index}};
+    harness_array input = FLOATS(2, DIMS(2, 4), x),
+                  results[2] = {FLOATS(1, DIMS(2), y), {DTYPE_I64, 1, DIMS(2), index}};
     argument arguments[3] = {VALUE(0), INT(1), INT(0)};
     if (!CHECK_OK(harness_run("aten::max.dim", 3, arguments, 1, &input, 2, results))) return;
     check_near(2, y, expected, 0, "largest");
@@ -24,11 +28,13 @@ static void test_layer_norm(void) {
         double m = 0, v = 0;
         for (int i = 0; i < WIDTH; i++) m += (double)x[r * WIDTH + i] / WIDTH;
         for (int i = 0; i < WIDTH; i++) v += ((double)x[r * WIDTH + i] - m) * ((double)x[r * WIDTH + i] - m) / WIDTH;
-        for (int i = 0; i < WIDTH; i++) expected[r * WIDTH + i] = (float)(((double)x[r * WIDTH + i] - m) / sqrt(v + 1e-5));
+        for (int i = 0; i < WIDTH; i++)
+            expected[r * WIDTH + i] = (float)(((double)x[r * WIDTH + i] - m) / sqrt(v + 1e-5));
         expected_mean[r] = (float)m;
     }
     harness_array input = FLOATS(2, DIMS(ROWS, WIDTH), x);
-    harness_array results[3] = {FLOATS(2, DIMS(ROWS, WIDTH), y), FLOATS(2, DIMS(ROWS, 1), mean), FLOATS(2, DIMS(ROWS, 1), inverse)};
+    harness_array results[3] = {FLOATS(2, DIMS(ROWS, WIDTH), y), FLOATS(2, DIMS(ROWS, 1), mean),
+                                FLOATS(2, DIMS(ROWS, 1), inverse)};
     argument arguments[5] = {VALUE(0), INTS(1, WIDTH), NONE, NONE, number_of(1e-5)};
     if (!CHECK_OK(harness_run("aten::native_layer_norm", 5, arguments, 1, &input, 3, results))) return;
     check_near(ROWS * WIDTH, y, expected, 1e-5f, "layer norm");
@@ -37,11 +43,13 @@ static void test_layer_norm(void) {
 
 /* beta = 0 ignores what self holds. */
 static void test_beta_zero(void) {
-    float self[4] = {NAN, NAN, INFINITY, NAN}, a[4] = {1, 2, 3, 4}, c[4] = {5, 6, 7, 8}, y[4], expected[4] = {38, 44, 86, 100};
+    float self[4] = {NAN, NAN, INFINITY, NAN}, a[4] = {1, 2, 3, 4}, c[4] = {5, 6, 7, 8}, y[4],
+          expected[4] = {38, 44, 86, 100};
     harness_array inputs[3] = {FLOATS(2, DIMS(2, 2), self), FLOATS(2, DIMS(2, 2), a), FLOATS(2, DIMS(2, 2), c)};
     harness_array result = FLOATS(2, DIMS(2, 2), y);
     argument arguments[5] = {VALUE(0), VALUE(1), VALUE(2), number_of(0), number_of(2)};
-    if (CHECK_OK(harness_run("aten::addmm", 5, arguments, 3, inputs, 1, &result))) check_near(4, y, expected, 1e-6f, "addmm");
+    if (CHECK_OK(harness_run("aten::addmm", 5, arguments, 3, inputs, 1, &result)))
+        check_near(4, y, expected, 1e-6f, "addmm");
 }
 
 /* Causal attention of one head: the first row sees the first value alone; a row that is masked whole is zero. */
@@ -54,10 +62,13 @@ static void test_attention(void) {
     fill(LENGTH * WIDTH, k, 2);
     fill(LENGTH * WIDTH, v, 3);
     const int64_t *dims = DIMS(1, 1, LENGTH, WIDTH);
-    harness_array inputs[4] = {FLOATS(4, dims, q), FLOATS(4, dims, k), FLOATS(4, dims, v), FLOATS(2, DIMS(LENGTH, LENGTH), bias)};
+    harness_array inputs[4] = {FLOATS(4, dims, q), FLOATS(4, dims, k), FLOATS(4, dims, v),
+                               FLOATS(2, DIMS(LENGTH, LENGTH), bias)};
     harness_array results[2] = {FLOATS(4, dims, y), FLOATS(3, DIMS(1, 1, LENGTH), total)};
     argument arguments[7] = {VALUE(0), VALUE(1), VALUE(2), number_of(0), INT(1), VALUE(3), NONE};
-    if (!CHECK_OK(harness_run("aten::_scaled_dot_product_flash_attention_for_cpu", 7, arguments, 4, inputs, 2, results))) return;
+    if (!CHECK_OK(
+            harness_run("aten::_scaled_dot_product_flash_attention_for_cpu", 7, arguments, 4, inputs, 2, results)))
+        return;
     check_near(WIDTH, y, v, 1e-6f, "the first row of causal attention");
     check_near(WIDTH, y + 2 * WIDTH, zeros, 0, "a row that is masked whole");
     CHECK(isinf(total[2]) && total[2] < 0);
@@ -72,7 +83,8 @@ static void test_ctc(void) {
     harness_array inputs[2] = {FLOATS(3, DIMS(2, 1, 2), logs), {DTYPE_I64, 2, DIMS(1, 1), &target}};
     harness_array results[2] = {FLOATS(1, DIMS(1), &loss), FLOATS(3, DIMS(1, 2, 3), alpha)};
     argument arguments[6] = {VALUE(0), VALUE(1), INTS(1, 2), INTS(1, 1), INT(0), INT(0)};
-    if (CHECK_OK(harness_run("aten::_ctc_loss", 6, arguments, 2, inputs, 2, results))) check_near(1, &loss, &expected, 1e-5f, "ctc");
+    if (CHECK_OK(harness_run("aten::_ctc_loss", 6, arguments, 2, inputs, 2, results)))
+        check_near(1, &loss, &expected, 1e-5f, "ctc");
 }
 
 /* ---- factorisations: the factors multiply back to the matrix, and have the shape they should ---- */
@@ -159,7 +171,8 @@ static void test_eigenvalues(void) {
 static void test_cholesky_info(void) {
     float a[9] = {4, 0, 0, 2, 5, 0, 0, 2, -1}, factor[9];
     int32_t info;
-    harness_array input = FLOATS(2, DIMS(3, 3), a), results[2] = {FLOATS(2, DIMS(3, 3), factor), {DTYPE_I32, 0, NULL, &info}};
+    harness_array input = FLOATS(2, DIMS(3, 3), a),
+                  results[2] = {FLOATS(2, DIMS(3, 3), factor), {DTYPE_I32, 0, NULL, &info}};
     argument arguments[3] = {VALUE(0), INT(0), INT(0)};
     if (CHECK_OK(harness_run("aten::linalg_cholesky_ex", 3, arguments, 1, &input, 2, results))) CHECK_INT(info, 3);
 }

@@ -3,7 +3,8 @@
 
 enum { H = 5, W = 6 };
 
-/* Stride 2, padding 1, a 3 x 3 window: places count through the plane; the first of equal maxima; NaN beats everything. */
+/* Stride 2, padding 1, a 3 x 3 window: places count through the plane; the first of equal maxima; NaN beats everything.
+ */
 static void test_max_places(void) {
     float x[H * W] = {0};
     x[1 * W + 1] = 2;
@@ -27,7 +28,8 @@ static void test_max_places(void) {
     expected_dx[29] = 9;
     for (int i = 0; i < 9; i++) CHECK_INT(places[i], expected_places[i]);
     check_near(9, values, expected, 0, "maximum");
-    argument backward[8] = {VALUE(0), VALUE(1), INTS(2, 3, 3), INTS(2, 2, 2), INTS(2, 1, 1), INTS(2, 1, 1), INT(0), VALUE(2)};
+    argument backward[8] = {VALUE(0),      VALUE(1),      INTS(2, 3, 3), INTS(2, 2, 2),
+                            INTS(2, 1, 1), INTS(2, 1, 1), INT(0),        VALUE(2)};
     harness_array given[3] = {FLOATS(3, DIMS(1, 3, 3), grad), input, results[1]}, result = FLOATS(3, DIMS(1, H, W), dx);
     if (CHECK_OK(harness_run("aten::max_pool2d_with_indices_backward", 8, backward, 3, given, 1, &result)))
         check_near(H * W, dx, expected_dx, 1e-6f, "gradient of the maximum");
@@ -38,7 +40,8 @@ static void test_average_counts_padding(void) {
     float x[H * W], y[3 * 3];
     for (int i = 0; i < H * W; i++) x[i] = 6;
     harness_array input = FLOATS(3, DIMS(1, H, W), x), result = FLOATS(3, DIMS(1, 3, 3), y);
-    static const float counted[9] = {24.f / 9, 4, 4, 4, 6, 6, 24.f / 9, 4, 4}, uncounted[9] = {6, 6, 6, 6, 6, 6, 6, 6, 6};
+    static const float counted[9] = {24.f / 9, 4, 4, 4, 6, 6, 24.f / 9, 4, 4},
+                       uncounted[9] = {6, 6, 6, 6, 6, 6, 6, 6, 6};
     for (int include = 0; include < 2; include++) {
         argument arguments[7] = {VALUE(0), INTS(2, 3, 3), INTS(2, 2, 2), INTS(2, 1, 1), INT(0), INT(include), NONE};
         if (CHECK_OK(harness_run("aten::avg_pool2d", 7, arguments, 1, &input, 1, &result)))

@@ -8,7 +8,8 @@ static void visit(const op_row *row, void *context) {
     (void)context;
     rows++;
     if (op_find(row->name) != row) CHECK_TEXT("a second row of this name", row->name);
-    if ((row->lower != NULL) + (row->unary != NULL) + (row->binary != NULL) != 1) CHECK_TEXT("not one lowering", row->name);
+    if ((row->lower != NULL) + (row->unary != NULL) + (row->binary != NULL) != 1)
+        CHECK_TEXT("not one lowering", row->name);
     CHECK(!strncmp(row->name, "aten::", 6) || !strncmp(row->name, "prims::", 7) || strstr(row->name, "::"));
 }
 

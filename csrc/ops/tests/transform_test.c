@@ -1,4 +1,5 @@
-/* Fourier transforms against the defining sum, resizing of straight lines, and fused recurrent cells against their formulas. */
+/* Fourier transforms against the defining sum, resizing of straight lines, and fused recurrent cells against their
+ * formulas. */
 #include <complex.h>
 
 #include "ops/tests/calls.h"
@@ -30,7 +31,8 @@ static void test_fourier(void) {
     }
 }
 
-/* A straight line resized linearly with aligned corners is the same line; so is a short axis (a matrix) and a long one (taps). */
+/* A straight line resized linearly with aligned corners is the same line; so is a short axis (a matrix) and a long one
+ * (taps). */
 static void test_resized_line(void) {
     enum { LONG = 1500, RESULT = 1700 };
     static float x[LONG], y[RESULT], expected[RESULT];
@@ -49,7 +51,8 @@ static float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 static void test_lstm_cell(void) {
     enum { HIDDEN = 3 };
-    float in[4 * HIDDEN], hidden[4 * HIDDEN], cx[HIDDEN], hy[HIDDEN], cy[HIDDEN], kept[4 * HIDDEN], expected_hy[HIDDEN], expected_cy[HIDDEN];
+    float in[4 * HIDDEN], hidden[4 * HIDDEN], cx[HIDDEN], hy[HIDDEN], cy[HIDDEN], kept[4 * HIDDEN], expected_hy[HIDDEN],
+        expected_cy[HIDDEN];
     fill(4 * HIDDEN, in, 1);
     fill(4 * HIDDEN, hidden, 2);
     fill(HIDDEN, cx, 3);

@@ -86,8 +86,8 @@ static inline int64_t *run_plan(const view_plan *plan, const int64_t *base, int6
     return value;
 }
 
-/* Writing: what the step's operand becomes when its result becomes `value`. old: the operand before, read only by partial
- * steps; others must be filled by the value alone. */
+/* Writing: what the step's operand becomes when its result becomes `value`. old: the operand before, read only by
+ * partial steps; others must be filled by the value alone. */
 static inline int64_t *undo_step_on(const view_step *s, const int64_t *old, const int64_t *value, int64_t offset) {
     int64_t n = count_of(s->rank, s->dims), n_operand = count_of(s->operand_rank, s->operand_dims);
     int64_t *operand = malloc(sizeof(int64_t) * (size_t)(n_operand + 1));
@@ -100,7 +100,8 @@ static inline int64_t *undo_step_on(const view_step *s, const int64_t *old, cons
 }
 
 /* The base after writing `value` from the k-th step on. Takes neither array. */
-static inline int64_t *run_write(const view_step *s, const int64_t *old, const int64_t *value, int64_t n_value, int64_t offset) {
+static inline int64_t *run_write(const view_step *s, const int64_t *old, const int64_t *value, int64_t n_value,
+                                 int64_t offset) {
     if (!s) {
         int64_t *copy = malloc(sizeof(int64_t) * (size_t)(n_value + 1));
         memcpy(copy, value, sizeof(int64_t) * (size_t)n_value);

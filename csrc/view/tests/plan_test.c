@@ -7,19 +7,20 @@
 
 static int failures;
 
-#define CHECK(condition, ...)                                          \
-    do {                                                               \
-        if (!(condition)) {                                            \
-            failures++;                                                \
+#define CHECK(condition, ...)                                               \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            failures++;                                                     \
             fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                              \
-            fputc('\n', stderr);                                       \
-        }                                                              \
+            fprintf(stderr, __VA_ARGS__);                                   \
+            fputc('\n', stderr);                                            \
+        }                                                                   \
     } while (0)
 
 /* ---- the property ---- */
 
-static void check_read(const view_plan *plan, const geometry *g, const int64_t *base, int64_t n_base, const char *text) {
+static void check_read(const view_plan *plan, const geometry *g, const int64_t *base, int64_t n_base,
+                       const char *text) {
     int64_t *value = run_plan(plan, base, n_base, g->offset);
     int64_t n = geometry_count(g), wrong = 0;
     for (int64_t i = 0; i < n; i++)
@@ -28,7 +29,8 @@ static void check_read(const view_plan *plan, const geometry *g, const int64_t *
     free(value);
 }
 
-static void check_write(const view_plan *plan, const geometry *g, const int64_t *base, int64_t n_base, const char *text) {
+static void check_write(const view_plan *plan, const geometry *g, const int64_t *base, int64_t n_base,
+                        const char *text) {
     int64_t n = geometry_count(g), wrong = 0;
     int64_t *value = malloc(sizeof(int64_t) * (size_t)n), *expected = malloc(sizeof(int64_t) * (size_t)n_base);
     memcpy(expected, base, sizeof(int64_t) * (size_t)n_base);
@@ -37,21 +39,24 @@ static void check_write(const view_plan *plan, const geometry *g, const int64_t 
     int64_t *written = run_write(plan->first, base, value, n, g->offset);
     for (int64_t i = 0; i < n_base; i++)
         if (written[i] != expected[i]) wrong++;
-    CHECK(wrong == 0, "%lld of %lld elements of the base wrong after a write: %s", (long long)wrong, (long long)n_base, text);
+    CHECK(wrong == 0, "%lld of %lld elements of the base wrong after a write: %s", (long long)wrong, (long long)n_base,
+          text);
     free(value);
     free(expected);
     free(written);
 }
 
 /* Another offset with the same structure runs through the same plan. */
-static int check_other_offset(arena *a, int rank, const int64_t *dims, const geometry *g, const int64_t *base, int64_t n_base) {
+static int check_other_offset(arena *a, int rank, const int64_t *dims, const geometry *g, const int64_t *base,
+                              int64_t n_base) {
     geometry other = *g;
     other.offset = random_below(n_base);
     strbuf mine, its;
     strbuf_init(&mine);
     strbuf_init(&its);
-    bool ok = view_offset_structure(DTYPE_F32, rank, dims, g, &mine) && view_offset_structure(DTYPE_F32, rank, dims, &other, &its) &&
-              mine.size == its.size && (mine.size == 0 || memcmp(mine.data, its.data, mine.size) == 0);
+    bool ok = view_offset_structure(DTYPE_F32, rank, dims, g, &mine) &&
+              view_offset_structure(DTYPE_F32, rank, dims, &other, &its) && mine.size == its.size &&
+              (mine.size == 0 || memcmp(mine.data, its.data, mine.size) == 0);
     if (ok) {
         view_plan *plan = view_plan_create_dynamic(a, rank, dims, g);
         check_read(plan, &other, base, n_base, geometry_text(rank, dims, &other));
@@ -110,7 +115,8 @@ typedef struct expectation {
     const char *description;
 } expectation;
 
-#define GEOMETRY(r, o, ...) {.dtype = DTYPE_F32, .rank = (r), .offset = (o), __VA_ARGS__}
+#define GEOMETRY(r, o, ...) \
+    { .dtype = DTYPE_F32, .rank = (r), .offset = (o), __VA_ARGS__ }
 #define SIZES(...) .sizes = {__VA_ARGS__}
 #define STRIDES(...) .strides = {__VA_ARGS__}
 
@@ -126,9 +132,15 @@ static const expectation expectations[] = {
     {"x.view(3, 4)", 1, {12}, GEOMETRY(2, 0, SIZES(3, 4), STRIDES(4, 1)), "reshape"},
     {"x.unsqueeze(1)", 2, {3, 4}, GEOMETRY(3, 0, SIZES(3, 1, 4), STRIDES(4, 4, 1)), "reshape"},
     {"x.expand(5, 3)", 1, {3}, GEOMETRY(2, 0, SIZES(5, 3), STRIDES(0, 1)), "broadcast"},
-    {"x.view(B, T, H, D).transpose(1, 2)", 3, {2, 3, 8}, GEOMETRY(4, 0, SIZES(2, 2, 3, 4), STRIDES(24, 4, 8, 1)),
+    {"x.view(B, T, H, D).transpose(1, 2)",
+     3,
+     {2, 3, 8},
+     GEOMETRY(4, 0, SIZES(2, 2, 3, 4), STRIDES(24, 4, 8, 1)),
      "reshape+transpose"},
-    {"the second of q, k, v", 3, {2, 3, 12}, GEOMETRY(4, 4, SIZES(2, 2, 3, 2), STRIDES(36, 2, 12, 1)),
+    {"the second of q, k, v",
+     3,
+     {2, 3, 12},
+     GEOMETRY(4, 4, SIZES(2, 2, 3, 2), STRIDES(36, 2, 12, 1)),
      "reshape+slice+transpose"},
     {"q of unequal q, k, v", 2, {3, 7}, GEOMETRY(3, 0, SIZES(3, 2, 2), STRIDES(7, 2, 1)), "slice+reshape"},
     {"channels_last over NHWC", 4, {2, 4, 5, 3}, GEOMETRY(4, 0, SIZES(2, 3, 4, 5), STRIDES(60, 1, 15, 3)), "transpose"},
