@@ -108,7 +108,11 @@ static status *create_client(pjrt_client **out) {
     strbuf_init(&path);
     status *s = choose(&path);
     pjrt_plugin *plugin = NULL;
-    if (!s) s = pjrt_plugin_load(strbuf_text(&path), &plugin);
+    if (!s)
+        s = status_prefix(pjrt_plugin_load(strbuf_text(&path), &plugin),
+                          "the PJRT plugin cannot be loaded (TORCH_TPU_PJRT_PLUGIN or TPU_LIBRARY_PATH name another; "
+                          "unset, an installed "
+                          "one is chosen)");
     if (!s) s = pjrt_client_create(plugin, 0, NULL, out);
     strbuf_free(&path);
     return s;
@@ -292,8 +296,9 @@ void exec_counters_read(exec_counters *out) {
 #define READ(field) out->field = atomic_load_explicit(&counts.field, memory_order_relaxed);
     READ(calls)
     READ(cache_requests)
-    READ(cache_hits) READ(disk_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks)
-        READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
+    READ(cache_hits)
+    READ(disk_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions)
+        READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
 #undef READ
 }
 

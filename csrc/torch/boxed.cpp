@@ -138,6 +138,16 @@ class BoxedFallback final : public c10::OperatorKernel {
     }
 };
 
+class SparseFallback final : public c10::OperatorKernel {
+   public:
+    void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *) {
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            false, "operator ", qualified_name(op.operator_name()),
+            ": sparse tensors are not supported on device tpu, which has dense tensors only; keep them on the "
+            "CPU, or use .to_dense() (for an embedding: sparse=False)");
+    }
+};
+
 bool is_view(const c10::FunctionSchema &schema) {
     return std::any_of(schema.returns().begin(), schema.returns().end(),
                        [](const c10::Argument &r) { return r.alias_info() && !r.alias_info()->isWrite(); });
@@ -188,6 +198,9 @@ void register_all() {
                                     std::nullopt, nullptr, "torch_tpu"));
         all.names.push_back(qualified_name(name));
     }
+    for (c10::DispatchKey sparse : {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1})
+        all.handles.push_back(dispatcher.registerFallback(
+            sparse, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<SparseFallback>()), "torch_tpu"));
     all.handles.push_back(dispatcher.registerFallback(
         c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>()),
         "torch_tpu"));

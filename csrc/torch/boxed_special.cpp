@@ -1,6 +1,7 @@
 #include "torch/boxed_special.h"
 
 #include <ATen/Context.h>
+#include <ATen/Dispatch.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/all.h>
@@ -133,6 +134,16 @@ bool index_put(const OperatorPlan &plan, Stack *stack) {
     return index_masks(plan, stack);
 }
 
+// A number that the target's integers cannot hold is an error; whether it is a constant of the program or not.
+bool fits(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &target = argument(plan, stack, 0).toTensor();
+    const at::Scalar value = argument(plan, stack, 1).toScalar();
+    const bool unsigned_wide = at::isBarebonesUnsignedType(target.scalar_type());
+    if (at::isIntegralType(target.scalar_type(), false) && !unsigned_wide && !value.isComplex())
+        AT_DISPATCH_INTEGRAL_TYPES(target.scalar_type(), "fill", [&] { (void)value.to<scalar_t>(); });
+    return false;
+}
+
 // The numbers decide the result's size, and are no part of a program's key: out takes its size before the call.
 template <bool inclusive>
 bool size_range(const OperatorPlan &plan, Stack *stack) {
@@ -158,6 +169,7 @@ const Special kSpecials[] = {
     {"aten::equal", equal},
     {"aten::is_set_to", is_set_to},
     {"aten::_fused_sdp_choice", sdp_choice},
+    {"aten::fill_.Scalar", fits},
     {"aten::arange.start_out", size_range<false>},
     {"aten::range.out", size_range<true>},
     {"aten::_nested_tensor_from_mask_left_aligned", not_left_aligned},

@@ -102,6 +102,11 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
         host[plan.generator] = host_generator(next_state(plan, arguments.data(), device.index(), 1));
     torch::jit::Stack returned = host;
     plan.called.callBoxed(&returned);
+    for (const c10::IValue &value : returned)
+        each_tensor(value, [&](const at::Tensor &t) {
+            TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided, "operator ", name, " gives a tensor of layout ",
+                                        t.layout(), ", and device tpu has dense tensors only; call .cpu() first");
+        });
     const auto &schema = plan.called.schema();
     for (int i = 0; i < plan.stack_size; i++)
         if (is_written(schema.arguments()[i]) || is_hidden_write(name, schema.arguments()[i].name()))
