@@ -72,6 +72,13 @@ WRONG = dict(
     negative_size=lambda o: torch.ones(-1, device=o["v"].device),
     arange=lambda o: torch.arange(3, 0, 1, device=o["v"].device),
     attention=lambda o: F.scaled_dot_product_attention(o["image"], o["image"][..., :2], o["image"]),
+    matmul_out_dtype=lambda o: torch.mm(o["m"], o["m"].t(), out=o["m"].new_empty(2, 2, dtype=torch.float64)),
+    sort_out_dtype=lambda o: torch.sort(o["v"], out=(o["v"].clone(), o["i"].int())),
+    softmax_of_integers=lambda o: o["i"].softmax(0),
+    sort_of_complex=lambda o: o["z"].sort(),
+    error_function_of_complex=lambda o: o["z"].erf(),
+    fill_beyond_dtype=lambda o: o["i"].to(torch.uint8).fill_(300),
+    mixed_addmm=lambda o: torch.addmm(o["v"], o["m"].double(), torch.eye(3, device=o["m"].device)),
 )
 
 
@@ -83,13 +90,37 @@ def test_same_exception_as_the_cpu(name):
     with pytest.raises(ERRORS) as got:
         WRONG[name](device)
         torch.accelerator.synchronize()
-    assert issubclass(got.type, want.type) or issubclass(want.type, got.type), (
-        f"{got.type.__name__} for {want.type.__name__}: {got.value}"
-    )
+    assert got.type is want.type, f"{got.type.__name__} for {want.type.__name__}: {got.value}"
     assert str(got.value).strip() and "Traceback" not in str(got.value)
     for key, value in operands().items():
         same(device[key].detach(), value, f"{key} after {name}")
     same(device["v"] + device["v"], host["v"].detach() * 2)
+
+
+OUTSIDE = dict(
+    bernoulli=lambda d: torch.bernoulli(torch.tensor([0.5, -1.0], device=d)),
+    multinomial=lambda d: torch.multinomial(torch.tensor([0.5, -1.0], device=d), 1),
+    normal=lambda d: torch.normal(torch.zeros(2, device=d), torch.tensor([1.0, -1.0], device=d)),
+    cross_entropy=lambda d: F.binary_cross_entropy(torch.tensor([0.5, 2.0], device=d), torch.ones(2, device=d)),
+    masked_scatter=lambda d: torch.ones(4, device=d).masked_scatter(
+        torch.ones(4, dtype=torch.bool, device=d), torch.ones(2, device=d)
+    ),
+    singular_values=lambda d: torch.linalg.svdvals(torch.full((2, 2), float("nan"), device=d)),
+    one_hot=lambda d: F.one_hot(torch.tensor([0, -1], device=d), 3),
+)
+
+
+@pytest.mark.skipif(ON_CPU, reason="modes of the device")
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_debug_mode_checks_values(name):
+    from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+    with pytest.raises(ERRORS) as want:
+        OUTSIDE[name]("cpu")
+    with set_eager_mode(EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING), pytest.raises(ERRORS) as got:
+        OUTSIDE[name](DEVICE)
+    # A class that is out of range is RuntimeError in one_hot's own words, IndexError in the scatter below it.
+    assert got.type is want.type or name == "one_hot", f"{got.type.__name__} for {want.type.__name__}: {got.value}"
 
 
 @pytest.mark.skipif(ON_CPU, reason="two devices")

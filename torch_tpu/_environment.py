@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import NamedTuple
 
 
@@ -69,9 +70,11 @@ def text(name: str) -> str | None:
 
 
 def flag(name: str) -> bool:
-    """Whether the variable is set to anything but 0, false, no or off."""
-    value = text(name)
-    return value is not None and value.lower() not in ("0", "false", "no", "off")
+    """Whether the variable is set to 1, true, yes or on. Another word than these and their opposites warns."""
+    value = (text(name) or "0").lower()
+    if value not in ("0", "false", "no", "off", "1", "true", "yes", "on"):
+        warnings.warn(f"{name}={value} is neither 0 nor 1 and is taken as 0", stacklevel=2)
+    return value in ("1", "true", "yes", "on")
 
 
 def markdown() -> str:

@@ -135,11 +135,10 @@ static status *rename_error(status *s, const call *c) {
     if (!s || strncmp(status_message(s), name, strlen(name)) == 0) return s;
     status_code code = status_get_code(s);
     if (code == STATUS_TYPE && strstr(status_message(s), "stablehlo.")) {
-        /* Operands whose dtypes do not go together: PyTorch's kernels raise RuntimeError. A TypeError would also make
-         * Python's operators hide the message. */
-        status *runtime = status_new(STATUS_RUNTIME, "%s", status_message(s));
+        /* Dtypes that there is no way for: the CPU's kernel may have one, or has PyTorch's words for why not. */
+        status *no_way = status_new(STATUS_NOT_IMPLEMENTED, "%s: %s", name, status_message(s));
         status_free(s);
-        return runtime;
+        return no_way;
     }
     /* PyTorch's own messages (from its meta kernels) stand as they are; ours name the operator. */
     return code == STATUS_INTERNAL || code == STATUS_OUT_OF_MEMORY ? status_prefix(s, "%s", name) : s;

@@ -68,9 +68,14 @@ status *host_random(call *c, int uses) {
     }
 }
 
-void host_warn(const char *message) { TORCH_WARN(message); }
+void host_warn(const char *message) { warn(message); }
 
 const host_services kHost = {host_infer, host_decompose, host_warn, host_random};
+
+// Errors about the arguments, which PyTorch has words for.
+bool is_users(status_code code) {
+    return code == STATUS_RUNTIME || code == STATUS_TYPE || code == STATUS_VALUE || code == STATUS_INDEX;
+}
 
 // True: done. False: this call cannot be a program, for the reason given.
 bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, std::string *reason) {
@@ -97,6 +102,7 @@ bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, std::string *rea
             status_free(failed);
             return false;
         }
+        if (is_users(status_get_code(failed))) raise_as_on_cpu(plan, frame.values);
         if (!frame.error) throw_status(failed);
         status_free(failed);
         std::rethrow_exception(frame.error);

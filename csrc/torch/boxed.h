@@ -21,6 +21,9 @@ void run_operator(const OperatorPlan &plan, torch::jit::Stack *stack);
 
 // PyTorch's CPU kernel on copies; what it writes is copied back. reason: why it has to be, for the warning.
 void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::string &reason);
+// An operator that failed on this device, or may have to: PyTorch's CPU kernel, tried on copies of the operands (where
+// they are small), throws what it throws there. Returns where it throws nothing or cannot be asked.
+void raise_as_on_cpu(const OperatorPlan &plan, const c10::IValue *values);
 // What infer.cpp needs of the dispatcher.
 void register_structured_metas();
 // How often each operator ran on the CPU.

@@ -144,6 +144,15 @@ bool fits(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
+// Reductions compute in the dtype of out=.
+bool dtype_of_out(const OperatorPlan &plan, Stack *stack) {
+    auto dtype = plan.called.schema().argumentIndexWithName("dtype");
+    const at::Tensor &out = argument(plan, stack, plan.stack_size - 1).toTensor();
+    if (dtype && argument(plan, stack, *dtype).isNone() && out.defined())
+        torch::jit::peek(*stack, *dtype, plan.stack_size) = out.scalar_type();
+    return false;
+}
+
 // The numbers decide the result's size, and are no part of a program's key: out takes its size before the call.
 template <bool inclusive>
 bool size_range(const OperatorPlan &plan, Stack *stack) {
@@ -172,6 +181,12 @@ const Special kSpecials[] = {
     {"aten::fill_.Scalar", fits},
     {"aten::arange.start_out", size_range<false>},
     {"aten::range.out", size_range<true>},
+    {"aten::sum.IntList_out", dtype_of_out},
+    {"aten::nansum.out", dtype_of_out},
+    {"aten::mean.out", dtype_of_out},
+    {"aten::prod.int_out", dtype_of_out},
+    {"aten::cumsum.out", dtype_of_out},
+    {"aten::cumprod.out", dtype_of_out},
     {"aten::_nested_tensor_from_mask_left_aligned", not_left_aligned},
     {"aten::index.*", index_masks},
     {"aten::_unsafe_index.*", index_masks},

@@ -3,6 +3,8 @@
 
 #include <ATen/ops/aminmax.h>
 
+#include "torch/boxed.h"
+
 #include <cstring>
 
 namespace torch_tpu {
@@ -92,6 +94,28 @@ void check_classes(const OperatorPlan &plan, const c10::IValue *values) {
     check_range(plan, counted.masked_select(counted.ne(ignored)), dim, operand->size(dim), false);
 }
 
+// Operators whose values have to be in a domain: the CPU's kernel knows it, and is tried beside the device.
+constexpr const char *kDomains[] = {
+    "aten::multinomial",
+    "aten::bernoulli",
+    "aten::bernoulli.Tensor",
+    "aten::bernoulli_.Tensor",
+    "aten::binary_cross_entropy",
+    "aten::binary_cross_entropy_backward",
+    "aten::masked_scatter",
+    "aten::normal.float_Tensor",
+    "aten::normal.Tensor_Tensor",
+    "aten::poisson",
+    "aten::binomial",
+    "aten::multi_margin_loss",
+    "aten::multilabel_margin_loss_forward",
+    "aten::_linalg_svd",
+    "aten::_linalg_eigh",
+    "aten::max_unpool2d",
+    "aten::max_unpool3d",
+    "aten::_ctc_loss",
+};
+
 }  // namespace
 
 void check_indices(const OperatorPlan &plan, const c10::IValue *values) {
@@ -101,6 +125,8 @@ void check_indices(const OperatorPlan &plan, const c10::IValue *values) {
     for (const char *listed :
          {"aten::index.Tensor", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index.Tensor"})
         if (std::strcmp(name, listed) == 0) return check_list(plan, values);
+    for (const char *domain : kDomains)
+        if (std::strcmp(name, domain) == 0) return raise_as_on_cpu(plan, values);
     for (const char *loss : {"aten::nll_loss_forward", "aten::nll_loss2d_forward"})
         if (std::strcmp(name, loss) == 0) return check_classes(plan, values);
 }

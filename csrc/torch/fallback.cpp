@@ -3,6 +3,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/resize_native.h>
 
+#include <c10/util/Exception.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -12,6 +14,10 @@
 namespace torch_tpu {
 
 namespace {
+
+struct Silence final : c10::WarningHandler {
+    void process(const c10::Warning &) override {}
+} silence;
 
 std::mutex counts_mutex;
 std::map<std::string, int64_t> counts;
@@ -34,10 +40,19 @@ void count(const std::string &name, const std::string &reason) {
         first = ++counts[name] == 1;
     }
     if (first)
-        TORCH_WARN(name, " runs on the CPU (", reason, "): its tensors are copied there and back. ",
-                   "TORCH_TPU_CPU_FALLBACK=0 makes this an error.");
+        warn(c10::str(name, " runs on the CPU (", reason, "): its tensors are copied there and back. ",
+                      "TORCH_TPU_CPU_FALLBACK=0 makes this an error."));
 }
 
+// PyTorch's words for an operator without a metadata rule are advice for its developers.
+std::string in_short(const std::string &name, const std::string &reason) {
+    if (reason.find("no fake impl or Meta kernel") != std::string::npos) return "PyTorch has no metadata rule for it";
+    std::string text = reason.substr(0, reason.find('\n'));
+    return text.compare(0, name.size() + 1, name + ":") == 0 ? text.substr(text.find_first_not_of(' ', name.size() + 1))
+                                                             : text;
+}
+
+// The operator on copies of its arguments.
 class HostCopies {
    public:
     at::Tensor of(const at::Tensor &t) {
@@ -76,7 +91,37 @@ void write_back(const c10::IValue &target, const c10::IValue &host) {
     });
 }
 
+std::vector<c10::IValue> host_arguments(const OperatorPlan &plan, const c10::IValue *values) {
+    HostCopies copies;
+    std::vector<c10::IValue> host;
+    for (int i = 0; i < plan.stack_size; i++) host.push_back(to_host(copies, values[i]));
+    return host;
+}
+
+constexpr int64_t kMostBytesAsked = int64_t{64} << 20;
+
+bool is_small(const OperatorPlan &plan, const c10::IValue *values) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan.stack_size; i++)
+        each_tensor(values[i], [&](const at::Tensor &t) { bytes += static_cast<int64_t>(t.nbytes()); });
+    return bytes <= kMostBytesAsked;
+}
+
 }  // namespace
+
+void raise_as_on_cpu(const OperatorPlan &plan, const c10::IValue *values) {
+    if (!plan.called.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || !is_small(plan, values)) return;
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    torch::jit::Stack stack;
+    try {
+        stack = host_arguments(plan, values);
+    } catch (const std::exception &) {
+        return;  // the operands cannot be read: what the caller knows is the better error
+    }
+    if (plan.generator >= 0) stack[plan.generator] = host_generator({});
+    c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+    plan.called.callBoxed(&stack);
+}
 
 std::map<std::string, int64_t> cpu_fallbacks() {
     std::lock_guard<std::mutex> lock(counts_mutex);
@@ -91,17 +136,16 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
         !forbidden(), "operator ", name, " is not available on device tpu: ", reason,
         ". PyTorch's CPU kernel could run it, which TORCH_TPU_CPU_FALLBACK=0 forbids; unset it, or move "
         "the operands with .cpu()");
-    count(name, reason);
-    operator_count_cpu_fallback(plan.core);
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    std::vector<c10::IValue> arguments(torch::jit::last(*stack, plan.stack_size).vec()), host;
+    std::vector<c10::IValue> arguments(torch::jit::last(*stack, plan.stack_size).vec());
     at::Device device = device_of_call(plan, arguments.data());
-    HostCopies copies;
-    for (const c10::IValue &argument : arguments) host.push_back(to_host(copies, argument));
+    std::vector<c10::IValue> host = host_arguments(plan, arguments.data());
     if (plan.generator >= 0)
         host[plan.generator] = host_generator(next_state(plan, arguments.data(), device.index(), 1));
     torch::jit::Stack returned = host;
     plan.called.callBoxed(&returned);
+    count(name, in_short(plan.name, reason));  // one that fails on the CPU too did not run there
+    operator_count_cpu_fallback(plan.core);
     for (const c10::IValue &value : returned)
         each_tensor(value, [&](const at::Tensor &t) {
             TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided, "operator ", name, " gives a tensor of layout ",

@@ -9,7 +9,10 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
+
+#include <algorithm>
 
 #include "torch/boxed.h"
 
@@ -105,6 +108,45 @@ std::vector<c10::IValue> meta_arguments(const OperatorPlan &plan, const c10::IVa
     return arguments;
 }
 
+// Results that the CPU's kernels lay out as these arguments suggest and the meta kernels do not.
+struct Layout {
+    const char *name;
+    int first, second;  // arguments; -1: none
+    enum { Suggested, Contiguous } rule;
+};
+
+constexpr Layout kLayouts[] = {
+    {"aten::convolution", 0, 1, Layout::Suggested},
+    {"aten::convolution_overrideable", 0, 1, Layout::Suggested},
+    {"aten::convolution_backward", 1, 2, Layout::Suggested},
+    {"aten::convolution_backward_overrideable", 1, 2, Layout::Suggested},
+    {"aten::reflection_pad2d", 0, -1, Layout::Suggested},
+    {"aten::reflection_pad2d_backward", 1, -1, Layout::Suggested},
+    {"aten::replication_pad2d", 0, -1, Layout::Suggested},
+    {"aten::replication_pad2d_backward", 1, -1, Layout::Suggested},
+    {"aten::pixel_shuffle", 0, -1, Layout::Suggested},
+    {"aten::pixel_unshuffle", 0, -1, Layout::Suggested},
+    {"aten::channel_shuffle", 0, -1, Layout::Suggested},
+    {"aten::native_channel_shuffle", 0, -1, Layout::Suggested},
+    {"aten::native_group_norm_backward", 1, -1, Layout::Suggested},
+    {"aten::native_batch_norm", 0, -1, Layout::Suggested},
+    {"aten::_native_batch_norm_legit", 0, -1, Layout::Suggested},
+    {"aten::_native_batch_norm_legit.no_stats", 0, -1, Layout::Suggested},
+    {"aten::_native_batch_norm_legit_functional", 0, -1, Layout::Suggested},
+    {"aten::_native_batch_norm_legit_no_training", 0, -1, Layout::Suggested},
+    {"aten::_batch_norm_with_update", 0, -1, Layout::Suggested},
+    {"aten::_batch_norm_no_update", 0, -1, Layout::Suggested},
+    {"aten::native_batch_norm_backward", 1, -1, Layout::Suggested},
+    {"aten::roll", 0, -1, Layout::Suggested},
+    {"aten::glu_backward", 1, -1, Layout::Contiguous},
+};
+
+const Layout *layout_of(const std::string &name) {
+    for (const Layout &layout : kLayouts)
+        if (name == layout.name) return &layout;
+    return nullptr;
+}
+
 }  // namespace
 
 void Frame::set_geometry(int k, const at::Tensor &inferred) {
@@ -127,12 +169,28 @@ void Frame::set_geometry(int k, const at::Tensor &inferred) {
 
 // What TensorIterator demands of a tensor that is written; an out= tensor takes the result's shape.
 void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, bool is_out) {
+    const bool elementwise = plan.row && plan.row->meta == META_ELEMENTWISE;
+    if (is_out && !elementwise && target.scalar_type() != inferred.scalar_type()) raise_as_on_cpu(plan, values);
     TORCH_CHECK(at::canCast(inferred.scalar_type(), target.scalar_type()), "result type ", inferred.scalar_type(),
                 " can't be cast to the desired output type ", target.scalar_type());
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
     at::native::resize_output(target, inferred.sizes());
     resized = true;
+}
+
+at::Tensor Frame::laid_out(const at::Tensor &inferred, int k) const {
+    const Layout *layout = layout_of(plan.name);
+    if (!layout || !inferred.defined() || inferred.dim() < 4) return inferred;
+    if (layout->rule == Layout::Contiguous) return at::empty_like(inferred, at::MemoryFormat::Contiguous);
+    const bool convolution = layout->second >= 0;
+    if (convolution ? inferred.scalar_type() == at::kDouble : k > 0) return inferred;
+    const at::MemoryFormat wanted =
+        inferred.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+    for (int i : {layout->first, layout->second})
+        if (i >= 0 && values[i].isTensor() && values[i].toTensor().suggest_memory_format() == wanted)
+            return at::empty_like(inferred, wanted);
+    return convolution ? inferred : at::empty_like(inferred, at::MemoryFormat::Contiguous);
 }
 
 // arguments: the meta tensors after the call (written ones have their new shapes); returned: what the call returned.
@@ -150,7 +208,8 @@ void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::j
             for (const c10::IValue &element : returned[r.returned].toListRef()) set_geometry(k++, element.toTensor());
             c.n_results = k;
         } else if (r.is_tensor) {
-            set_geometry(k++, returned[r.returned].isTensor() ? returned[r.returned].toTensor() : at::Tensor());
+            const c10::IValue &value = returned[r.returned];
+            set_geometry(k++, value.isTensor() ? laid_out(value.toTensor(), r.returned) : at::Tensor());
         } else {
             k++;
         }
@@ -198,6 +257,10 @@ void Frame::infer_usual() {
         reason = e.what_without_backtrace();
         throw;
     }
+    // out= tensors hide the dtypes of the results proper.
+    const bool has_out = std::find(plan.is_out.begin(), plan.is_out.end(), true) != plan.is_out.end();
+    if (has_out && plan.functional.operator_name() != plan.called.operator_name())
+        return infer_functional(plan.functional, false);
     infer_from(arguments, stack);
 }
 

@@ -145,6 +145,8 @@ at::Tensor tensor_to_meta(const at::Tensor &t) {
     return meta;
 }
 
+void warn(const std::string &message) { c10::warn(c10::Warning(c10::UserWarning(), {"", nullptr, 0}, message, false)); }
+
 void throw_status(status *s) {
     const std::string message = status_message(s);
     const status_code code = status_get_code(s);

@@ -34,6 +34,8 @@ at::Tensor tensor_to_meta(const at::Tensor &t);
 inline void check(status *s) {
     if (s) throw_status(s);
 }
+// A UserWarning at the user's line; TORCH_WARN would add the place in this library's sources.
+void warn(const std::string &message);
 // The reverse, for callbacks that the core calls: to be used inside catch (...) { return status_from_exception(); }
 status *status_from_exception();
 
