@@ -59,6 +59,7 @@ static entry *find_entry(const scan *s) {
 static bool insert_entry(const scan *s, entry *e) {
     if (!entries && !(entries = hashmap_create())) return false;
     if (!hashmap_insert(entries, s->key, key_bytes(s), hash_bytes(s->key, key_bytes(s)), e)) return false;
+    e->keys++;
     COUNT(entries, 1);
     return true;
 }
@@ -67,13 +68,113 @@ static void take_out_entry(const scan *s, entry *e) {
     uint64_t hash = hash_bytes(s->key, key_bytes(s));
     if (entries && hashmap_find(entries, s->key, key_bytes(s), hash) == e) {
         hashmap_remove(entries, s->key, key_bytes(s), hash);
+        e->keys--;
         COUNT(entries, -1);
     }
 }
 
 void entry_leave(entry *e) {
     e->users--;
-    if (e->removed && e->users == 0) entry_destroy(e);
+    if (e->removed && e->users == 0 && e->keys == 0) entry_destroy(e);
+}
+
+/* ---- families: keys that differ in nothing but where views start ----
+ *
+ * x[t] in a loop, a cache that is written at t, the pieces of a split: the first start of a family is a constant of its
+ * program, which the compiler likes best. A program with the start as a run-time number serves all others; their keys
+ * lead to the same entry. In fused mode a start is a part of a larger program, where a constant is worth more. */
+
+#define STATIC_STARTS 1
+#define STATIC_STARTS_FUSED 8
+#define MOST_ALIASES 65536
+
+typedef struct family {
+    entry *e; /* with run-time offsets; NULL: none yet */
+    int starts;
+    bool impossible;
+} family;
+
+static hashmap *families; /* under the lock */
+static int aliases;
+
+/* The key with the offsets of views left out that have a program with a run-time offset, and what those programs depend
+ * on put in. *mask: those tensors; none: no family. */
+static status *family_key(const scan *s, strbuf *key, uint64_t *mask) {
+    *mask = 0;
+    strbuf_append(key, s->key, s->words * sizeof *s->key);
+    for (int i = 0; i < s->n_tensors && i < SCAN_TENSORS; i++) {
+        const core_tensor *t = s->tensors[i].tensor;
+        const storage *st = t->storage;
+        if (!storage_has_value(st) || storage_covered(st, &t->geometry)) continue;
+        size_t before = key->size;
+        if (!view_offset_structure(st->type.dtype, st->type.rank, st->type.dims, &t->geometry, key)) {
+            if (!strbuf_failed(key)) key->size = before;
+            continue;
+        }
+        *mask |= (uint64_t)1 << i;
+    }
+    if (strbuf_failed(key)) return status_no_memory();
+    for (int i = 0; i < s->n_tensors && i < SCAN_TENSORS; i++)
+        if (*mask >> i & 1) memset(key->data + s->tensors[i].word * sizeof *s->key, 0xff, sizeof *s->key);
+    return NULL;
+}
+
+static family *find_family(const scan *s, uint64_t *mask) {
+    *mask = 0;
+    if (s->n_tensors == 0) return NULL;
+    strbuf key;
+    strbuf_init(&key);
+    family *f = NULL;
+    status *bad = family_key(s, &key, mask);
+    status_free(bad);
+    if (!bad && *mask && (families || (families = hashmap_create()))) {
+        uint64_t hash = hash_bytes(key.data, key.size);
+        f = hashmap_find(families, key.data, key.size, hash);
+        if (!f && (f = mem_alloc(sizeof *f)) && !hashmap_insert(families, key.data, key.size, hash, f)) {
+            mem_free(f);
+            f = NULL;
+        }
+    }
+    strbuf_free(&key);
+    return f;
+}
+
+static bool free_family(const void *key, size_t size, void *value, void *context) {
+    (void)key, (void)size, (void)context;
+    mem_free(value);
+    return true;
+}
+
+static void forget_families(void) {
+    if (!families) return;
+    hashmap_visit(families, free_family, NULL);
+    hashmap_destroy(families);
+    families = NULL;
+    aliases = 0;
+}
+
+/* An entry of the key's family that serves it too, or NULL. *mask: what an entry that is built now leaves to run time.
+ */
+static status *find_relative(const scan *s, const call *c, entry **out, uint64_t *mask) {
+    *out = NULL;
+    family *f = find_family(s, mask);
+    int constant = exec_mode_now == MODE_FUSED ? STATIC_STARTS_FUSED : STATIC_STARTS;
+    if (!f || f->impossible || (!f->e && f->starts++ < constant)) *mask = 0;
+    if (!f || !f->e) return NULL;
+    STATUS_TRY(call_check_extents(c));
+    *out = f->e;
+    if (aliases < MOST_ALIASES && insert_entry(s, f->e)) aliases++;
+    return NULL;
+}
+
+static void join_family(const scan *s, entry *e, bool good) {
+    uint64_t mask;
+    family *f = e->offset_mask ? find_family(s, &mask) : NULL;
+    if (!f) return;
+    if (good && mask == e->offset_mask && !e->removed)
+        f->e = e;
+    else
+        f->impossible = true;
 }
 
 typedef struct sweep {
@@ -102,9 +203,11 @@ static void remove_all(void) {
     hashmap_visit(entries, collect, &w);
     hashmap_destroy(entries);
     entries = NULL;
+    forget_families();
     for (size_t i = 0; i < w.n; i++) {
-        w.list[i]->removed = true;
-        if (w.list[i]->users == 0) entry_destroy(w.list[i]);
+        entry *e = w.list[i];
+        e->removed = true;
+        if (--e->keys == 0 && e->users == 0) entry_destroy(e);
     }
     COUNT(entries, -(int64_t)w.n);
     mem_free(w.list);
@@ -160,7 +263,7 @@ static status *finish_entry(entry *e, scan *s, call *c, hlo_precision precision,
     return NULL;
 }
 
-static status *build_entry(scan *s, call *c, hlo_precision precision) {
+static status *build_entry(scan *s, call *c, hlo_precision precision, uint64_t offset_mask) {
     entry *e = mem_alloc(sizeof *e);
     if (!e || !scan_snapshot(s)) {
         mem_free(e);
@@ -170,6 +273,7 @@ static status *build_entry(scan *s, call *c, hlo_precision precision) {
     e->builder = pthread_self();
     e->op = c->op;
     e->users = 1;
+    e->offset_mask = offset_mask;
     if (!insert_entry(s, e)) {
         entry_destroy(e);
         return status_no_memory();
@@ -195,6 +299,12 @@ static status *build_entry(scan *s, call *c, hlo_precision precision) {
         take_out_entry(s, e);
     e->building = false;
     if (result) e->removed = true;
+    join_family(s, e, !result);
+    if (result && offset_mask) {
+        /* Not with run-time offsets, then; the call is looked at once more. */
+        status_free(result);
+        result = NULL;
+    }
     entry_leave(e);
     pthread_cond_broadcast(&built);
     return rename_error(result, c);
@@ -273,8 +383,18 @@ status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls
     return s;
 }
 
+typedef struct call_numbers {
+    const call *c;
+    number offset;
+} call_numbers;
+
 static const number *call_number(void *context, const number_slot *slot) {
-    const argument *a = &((const call *)context)->args[slot->arg];
+    call_numbers *source = context;
+    if (slot->arg == OFFSET_SLOT) {
+        source->offset = (number){.dtype = DTYPE_I64, .v.i = call_tensor(source->c, slot->element)->geometry.offset};
+        return &source->offset;
+    }
+    const argument *a = &source->c->args[slot->arg];
     return a->tag == ARG_NUMBERS ? &a->u.numbers[slot->element] : &a->u.number;
 }
 
@@ -292,10 +412,11 @@ static status *make_words(const call *c, const variant *v, pjrt_buffer **out) {
 
 static status *make_extra_inputs(launch *l, call *c) {
     variant *v = l->v;
+    call_numbers source = {.c = c};
     for (int cls = 0; cls < SLOT_CLASSES; cls++)
         if (v->class_parameter[cls] >= 0)
             STATUS_TRY(make_number_vector(v->n_slots, v->slots, (slot_class)cls, v->class_length[cls], c->device,
-                                          call_number, c, &l->inputs[v->class_parameter[cls]]));
+                                          call_number, &source, &l->inputs[v->class_parameter[cls]]));
     if (v->random_parameter >= 0) STATUS_TRY(make_words(c, v, &l->inputs[v->random_parameter]));
     return NULL;
 }
@@ -323,32 +444,33 @@ void entry_give_results(const entry *e, call *c) {
     }
 }
 
+/* Under the lock. */
 static status *make_storages(const entry *e, call *c) {
     for (int k = 0; k < e->n_results; k++) {
         if (e->results[k].kind != RESULT_NEW) continue;
         const geometry *g = &e->results[k].geometry;
-        c->results[k].storage = storage_create(geometry_extent(g) * (int64_t)dtype_bytes(g->dtype), c->device);
+        c->results[k].storage = storage_create_locked(geometry_extent(g) * (int64_t)dtype_bytes(g->dtype), c->device);
         if (!c->results[k].storage) return status_no_memory();
     }
     return NULL;
 }
 
+/* Under the lock. */
 static void drop_storages(call *c) {
     for (int k = 0; k < c->n_results; k++) {
         if (c->results[k].kind != RESULT_NEW) continue;
-        storage_destroy(c->results[k].storage);
+        if (c->results[k].storage) storage_destroy_locked(c->results[k].storage);
         c->results[k].storage = NULL;
     }
 }
 
+/* Under the lock. */
 static void store_outputs(launch *l, call *c) {
-    exec_acquire();
     for (int o = 0; o < l->e->n_outputs; o++) {
         const entry_output *out = &l->e->outputs[o];
         storage *st = out->result >= 0 ? c->results[out->result].storage : l->targets[o];
         storage_set_base(st, l->outputs[o], &out->type);
     }
-    exec_release();
 }
 
 static status *wait_for_results(const launch *l, const call *c) {
@@ -361,13 +483,11 @@ static status *wait_for_results(const launch *l, const call *c) {
 }
 
 static status *run(launch *l, call *c) {
-    STATUS_TRY(make_storages(l->e, c));
     if (l->e->n_outputs == 0) return NULL;
     STATUS_TRY(make_extra_inputs(l, c));
     STATUS_TRY(pjrt_execute(l->v->executable, c->device, l->v->n_parameters, l->inputs, l->donate, l->outputs));
     COUNT(launches, 1);
-    store_outputs(l, c);
-    return exec_mode_now == MODE_DEBUG ? wait_for_results(l, c) : NULL;
+    return NULL;
 }
 
 /* Room for a launch: on the stack for usual calls. */
@@ -404,15 +524,27 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
         l.donate[i] = false;
     }
     collect_inputs(&l, s);
-    exec_release();
     entry_give_results(e, c);
-    status *result = run(&l, c);
-    if (result) drop_storages(c);
-    for (int i = 0; i < v->n_parameters; i++) pjrt_buffer_release(l.inputs[i]);
-    mem_free(heap);
-    exec_acquire();
-    entry_leave(e);
+    status *result = make_storages(e, c);
     exec_release();
+    if (!result) result = run(&l, c);
+    for (int i = 0; i < v->n_parameters; i++) pjrt_buffer_release(l.inputs[i]);
+    exec_acquire();
+    if (result)
+        drop_storages(c);
+    else
+        store_outputs(&l, c);
+    bool wait = !result && exec_mode_now == MODE_DEBUG;
+    if (!wait) entry_leave(e);
+    exec_release();
+    if (wait) {
+        result = wait_for_results(&l, c);
+        exec_acquire();
+        if (result) drop_storages(c);
+        entry_leave(e);
+        exec_release();
+    }
+    mem_free(heap);
     return rename_error(result, c);
 }
 
@@ -484,7 +616,7 @@ static status *record_variant(entry *e, variant *v, const scan *s, call *c) {
 }
 
 /* No entry, or no variant for these numbers. */
-static status *build(attempt *t, entry *e, scan *s, call *c) {
+static status *build(attempt *t, entry *e, scan *s, call *c, uint64_t offset_mask) {
     t->again = true;
     if (e && e->building && pthread_equal(e->builder, pthread_self()))
         return status_new(STATUS_INTERNAL, "%s: building it calls itself", c->op->name);
@@ -493,7 +625,7 @@ static status *build(attempt *t, entry *e, scan *s, call *c) {
         return NULL;
     }
     t->built = true;
-    if (!e) return build_entry(s, c, t->precision);
+    if (!e) return build_entry(s, c, t->precision, offset_mask);
     entry_give_results(e, c);
     return build_variant(e, s, c, t->precision);
 }
@@ -513,10 +645,16 @@ static status *attempt_call(attempt *t, scan *s, call *c) {
         return storage_retype(s->retype_storage, s->retype_dtype);
     }
     entry *e = find_entry(s);
+    uint64_t offset_mask = 0;
+    if (!e) result = find_relative(s, c, &e, &offset_mask);
+    if (result) {
+        exec_release();
+        return result;
+    }
     variant *v = e ? e->variants : NULL;
     while (v && !variant_matches(v, c, c->op->structural_args)) v = v->next;
     if (!v || (e->building && !v->executable && exec_mode_now != MODE_FUSED)) {
-        result = build(t, e, s, c);
+        result = build(t, e, s, c, offset_mask);
         exec_release();
         return result;
     }

@@ -107,7 +107,7 @@ static status *check_extent(const core_tensor *t) {
                       (long long)bytes, (long long)t->storage->bytes);
 }
 
-static status *check_extents(const call *c) {
+status *call_check_extents(const call *c) {
     for (int i = 0; i < c->n_args; i++) {
         if (c->args[i].tag == ARG_VALUE) STATUS_TRY(check_extent(c->args[i].u.tensor));
         if (c->args[i].tag != ARG_VALUES) continue;
@@ -126,7 +126,7 @@ status *entry_plan(entry *e, call *c, const scan *s) {
         if (!exec_host.infer) return status_new(STATUS_INTERNAL, "no one to infer results");
         STATUS_TRY(exec_host.infer(c));
     }
-    STATUS_TRY(check_extents(c));
+    STATUS_TRY(call_check_extents(c));
     STATUS_TRY(copy_results(e, c));
     e->way = c->op->row ? WAY_NATIVE : c->op->graph ? WAY_GRAPH : WAY_DECOMPOSED;
     if (e->way != WAY_DECOMPOSED) return NULL;
@@ -149,9 +149,10 @@ typedef struct builder {
     entry_input *inputs;
     entry_output *outputs;
     int n_inputs, n_outputs;
+    int n_tensors; /* met so far, in the scan's order */
 } builder;
 
-static bool covers(const storage *st, const geometry *g) {
+bool storage_covered(const storage *st, const geometry *g) {
     int permutation[VIEW_MAX_RANK];
     return g->offset == 0 && geometry_count(g) * (int64_t)dtype_bytes(g->dtype) == st->bytes &&
            geometry_memory_order(g, permutation);
@@ -168,7 +169,7 @@ static status *add_inputs(builder *b) {
     for (int i = 0; i < b->c->n_args; i++) mark_read(b, &b->c->args[i]);
     for (int k = 0; k < b->c->n_results; k++) {
         const call_result *r = &b->c->results[k];
-        if (r->kind == RESULT_WRITE && !covers(r->target->storage, &r->target->geometry))
+        if (r->kind == RESULT_WRITE && !storage_covered(r->target->storage, &r->target->geometry))
             b->kept[scan_index(s, r->target->storage)] = true;
     }
     b->inputs = mem_alloc(sizeof *b->inputs * (size_t)(s->n_storages + 1));
@@ -187,10 +188,18 @@ static int32_t zeros(builder *b, dtype t, int rank, const int64_t *dims) {
     return graph_call(b->g, &row_zeros, 0, NULL, 1, &type);
 }
 
+/* Of the next tensor: its view starts at a run-time offset. */
+static void give_offset(builder *b, int ordinal) {
+    if (ordinal < 64 && (b->e->offset_mask >> ordinal & 1)) graph_set_offset(b->g, ordinal);
+}
+
 static int32_t read_tensor(builder *b, const core_tensor *t) {
+    int ordinal = b->n_tensors++;
     int32_t base = b->base[scan_index(b->s, t->storage)];
     if (base < 0) return zeros(b, t->geometry.dtype, t->geometry.rank, t->geometry.sizes);
-    return graph_read(b->g, base, &t->geometry);
+    int32_t value = graph_read(b->g, base, &t->geometry);
+    give_offset(b, ordinal);
+    return value;
 }
 
 /* The call's arguments with graph values in the place of tensors. */
@@ -291,25 +300,28 @@ static int32_t store_new(builder *b, const geometry *g, int32_t value) {
     return limit_rank(b, plain ? value : graph_write_fresh(b->g, g, value));
 }
 
-static int32_t store_write(builder *b, const core_tensor *t, int32_t value) {
+static int32_t store_write(builder *b, const core_tensor *t, int ordinal, int32_t value) {
     const geometry *g = &t->geometry;
     int i = scan_index(b->s, t->storage);
-    if (covers(t->storage, g)) return limit_rank(b, graph_write_fresh(b->g, g, value));
+    if (storage_covered(t->storage, g)) return limit_rank(b, graph_write_fresh(b->g, g, value));
     if (b->base[i] < 0) {
         int64_t count = t->storage->bytes / (int64_t)dtype_bytes(g->dtype);
         b->base[i] = zeros(b, g->dtype, 1, &count);
     }
-    return limit_rank(b, graph_write(b->g, b->base[i], g, value));
+    int32_t written = graph_write(b->g, b->base[i], g, value);
+    give_offset(b, ordinal);
+    return limit_rank(b, written);
 }
 
 static void build_results(builder *b, int32_t first) {
     for (int k = 0; k < b->c->n_results && first >= 0; k++) {
         const call_result *r = &b->c->results[k];
+        int ordinal = r->kind == RESULT_WRITE ? b->n_tensors++ : 0;
         if (r->kind == RESULT_NEW) {
             b->new_value[k] = store_new(b, &r->geometry, first + k);
         } else if (r->kind == RESULT_WRITE && geometry_count(&r->target->geometry) > 0) {
             int i = scan_index(b->s, r->target->storage);
-            b->base[i] = store_write(b, r->target, first + k);
+            b->base[i] = store_write(b, r->target, ordinal, first + k);
             b->written[i] = true;
         }
     }

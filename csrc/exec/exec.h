@@ -12,6 +12,8 @@ void storage_destroy(storage *s);
 int64_t storage_bytes(const storage *s);
 int storage_device(const storage *s);
 void *storage_address(const storage *s); /* unique reserved address range, never dereferenced; NULL for 0 bytes */
+/* The storage whose range holds the address, and how far behind its start; NULL: none. Looks at every storage. */
+storage *storage_find(const void *address, int64_t *distance);
 status *storage_resize(storage *s, int64_t bytes); /* keeps the common prefix */
 /* Host copies. data is dense row-major of g's sizes and dtype. */
 status *storage_write_host(storage *s, const geometry *g, const void *data);

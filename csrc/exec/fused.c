@@ -109,6 +109,16 @@ static bool keep_number(void *context, int arg, int element, const number *n) {
     return kept != NULL;
 }
 
+/* Where the call's tensors start, behind its numbers. */
+static bool keep_offsets(const call *c) {
+    const core_tensor *t;
+    for (int i = 0; i < SCAN_TENSORS && (t = call_tensor(c, i)); i++) {
+        number n = {.dtype = DTYPE_I64, .v.i = t->geometry.offset};
+        if (!keep_number(NULL, 0, 0, &n)) return false;
+    }
+    return true;
+}
+
 /* A storage's coming value. */
 static bool put_value(storage *s, const base_type *t) {
     int32_t origin = -1;
@@ -155,6 +165,7 @@ static bool put_node(entry *e, variant *v, const scan *s, const call *c) {
     for (int i = 0; i < e->n_inputs; i++)
         if (!put_operand(s->storages[e->inputs[i].storage])) return false;
     if (v->n_slots && !call_visit_numbers(c, keep_number, NULL)) return false;
+    if (e->offset_mask && !keep_offsets(c)) return false;
     pending_node *place = append(&pending.nodes, sizeof *place);
     if (place) *place = node;
     return place != NULL;
@@ -394,10 +405,14 @@ static status *find_program(fused_program **out) {
 
 /* ---- launching ---- */
 
+static const number *node_number(const pending_node *n, const number_slot *slot) {
+    int first = slot->arg == OFFSET_SLOT ? n->v->n_constants : n->v->first_number[slot->arg];
+    return &AT(pending.numbers, number, n->first_number + first + slot->element);
+}
+
 static const number *pending_number(void *context, const number_slot *slot) {
     (void)context;
-    const pending_node *n = &AT(pending.nodes, pending_node, slot->node);
-    return &AT(pending.numbers, number, n->first_number + n->v->first_number[slot->arg] + slot->element);
+    return node_number(&AT(pending.nodes, pending_node, slot->node), slot);
 }
 
 static status *make_words(pjrt_buffer **out) {
@@ -470,10 +485,7 @@ typedef struct alone {
     pjrt_buffer **values;
 } alone;
 
-static const number *alone_number(void *context, const number_slot *slot) {
-    const pending_node *n = context;
-    return &AT(pending.numbers, number, n->first_number + n->v->first_number[slot->arg] + slot->element);
-}
+static const number *alone_number(void *context, const number_slot *slot) { return node_number(context, slot); }
 
 static status *run_alone(const pending_node *n, pjrt_buffer **values) {
     variant *v = n->v;

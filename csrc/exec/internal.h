@@ -38,7 +38,7 @@ struct storage {
     /* While a key is built, under the lock: number of that scan and the storage's index in it. */
     uint64_t visit;
     int32_t visit_index;
-    storage *next, *previous; /* all storages that have a base */
+    storage *next, *previous; /* all storages */
 };
 
 /* Dims beyond STORAGE_MAX_RANK become one flat dimension. */
@@ -76,6 +76,7 @@ status *program_get(const char *mlir, size_t size, const char *name, pjrt_execut
 void program_cache_clear(void);
 
 /* ---- the scan of a call: its storages in order of first use, and its key ---- */
+#define SCAN_TENSORS 16
 typedef struct scan {
     int n_storages, storage_capacity;
     storage **storages;
@@ -89,6 +90,12 @@ typedef struct scan {
     storage *retype_storage; /* a raw storage met with this type first: retype, then scan again */
     dtype retype_dtype;
     storage *lost; /* its value could not be computed */
+    /* Tensors of the call in order of arguments and written results: where their offsets stand in the key. */
+    int n_tensors;
+    struct {
+        const core_tensor *tensor;
+        size_t word;
+    } tensors[SCAN_TENSORS]; /* the first ones */
     storage *inline_storages[32];
     uint64_t inline_key[256];
 } scan;
@@ -97,6 +104,7 @@ void scan_free(scan *s);
 void scan_call(scan *s, const call *c, hlo_precision precision); /* under the lock */
 bool scan_snapshot(scan *s);                                     /* under the lock; false with no memory */
 int scan_index(const scan *s, const storage *wanted);            /* without the lock */
+const core_tensor *call_tensor(const call *c, int ordinal);      /* in the same order; NULL: there is none */
 
 /* ---- entries: what is known about one key ---- */
 typedef struct entry_output {
@@ -132,6 +140,8 @@ typedef struct entry {
     int users; /* threads that work with it without the lock */
     pthread_t builder;
     op_way way;
+    int keys;             /* under which the cache has it */
+    uint64_t offset_mask; /* tensors, by their order in the call, whose views start at a run-time offset */
     int n_results;
     call_result *results; /* kind and, for RESULT_NEW, geometry */
     int n_inputs, n_outputs;
@@ -142,6 +152,8 @@ typedef struct entry {
     operator_info *op;
 } entry;
 void entry_destroy(entry *e);
+status *call_check_extents(const call *c); /* every tensor lies in its storage */
+bool storage_covered(const storage *s, const geometry *g);
 /* Infers the results and decomposes what has no row. No lock held; the scan has a snapshot. */
 status *entry_plan(entry *e, call *c, const scan *s);
 /* Builds and lowers a variant, and compiles it if asked. *structural: arguments that turned out to be structural. */

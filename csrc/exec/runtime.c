@@ -262,22 +262,22 @@ status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_ex
 
 /* ---- waiting ---- */
 
-extern storage *storage_live_list;
+extern storage *storage_list;
 
 status *runtime_synchronize(int device) {
     if (!runtime_initialized()) return NULL;
     STATUS_TRY(fused_flush());
     exec_acquire();
     size_t n = 0;
-    for (storage *s = storage_live_list; s; s = s->next) n += s->device == device;
+    for (storage *s = storage_list; s; s = s->next) n += s->base && s->device == device;
     pjrt_buffer **waiting = mem_alloc(sizeof *waiting * (n + 1));
     if (!waiting) {
         exec_release();
         return status_no_memory();
     }
     n = 0;
-    for (storage *s = storage_live_list; s; s = s->next)
-        if (s->device == device) waiting[n++] = pjrt_buffer_retain(s->base);
+    for (storage *s = storage_list; s; s = s->next)
+        if (s->base && s->device == device) waiting[n++] = pjrt_buffer_retain(s->base);
     exec_release();
     status *first = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -297,8 +297,10 @@ void exec_counters_read(exec_counters *out) {
     READ(calls)
     READ(cache_requests)
     READ(cache_hits)
-    READ(disk_hits) READ(compiles) READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions)
-        READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
+    READ(disk_hits)
+    READ(compiles)
+    READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live)
+        READ(bytes_peak) READ(storages)
 #undef READ
 }
 

@@ -81,6 +81,11 @@ static void scan_tensor(scan *s, const core_tensor *t, uint64_t tag) {
     uint64_t *w = reserve(s, 2 + 2 * (size_t)g->rank + (first ? 2 + STORAGE_MAX_RANK : 0));
     if (!w) return;
     uint64_t *start = w;
+    if (s->n_tensors < SCAN_TENSORS) {
+        s->tensors[s->n_tensors].tensor = t;
+        s->tensors[s->n_tensors].word = s->words + 1;
+    }
+    s->n_tensors++;
     *w++ = tag | (uint64_t)g->dtype << 8 | (uint64_t)g->rank << 16 | (uint64_t)g->conj << 24 | (uint64_t)g->neg << 25 |
            (uint64_t)(uint32_t)st->visit_index << 32;
     *w++ = (uint64_t)g->offset;
@@ -172,13 +177,15 @@ void scan_call(scan *s, const call *c, hlo_precision precision) {
     scan_serial++;
     s->words = 0;
     s->n_storages = 0;
+    s->n_tensors = 0;
     s->retype_storage = NULL;
     s->lost = NULL;
     uint64_t structural = c->op->structural_args;
     uint64_t *w = reserve(s, 4);
     if (!w) return;
     w[0] = (uint64_t)(uintptr_t)c->op;
-    w[1] = (uint64_t)precision | (uint64_t)(uint32_t)c->device << 8 | (uint64_t)c->results_known << 40;
+    w[1] = (uint64_t)precision | (uint64_t)(uint32_t)c->device << 8 | (uint64_t)c->results_known << 40 |
+           (uint64_t)(exec_mode_now == MODE_FUSED) << 41;
     w[2] = structural;
     w[3] = (uint64_t)(uint32_t)c->n_args | (uint64_t)(uint32_t)s->declared_results << 32;
     s->words = 4;
@@ -220,4 +227,23 @@ int scan_index(const scan *s, const storage *wanted) {
     for (int i = 0; i < s->n_storages; i++)
         if (s->storages[i] == wanted) return i;
     return -1;
+}
+
+static const core_tensor *argument_tensor(const argument *a, int *left) {
+    if (a->tag == ARG_VALUE) return (*left)-- == 0 ? a->u.tensor : NULL;
+    const core_tensor *found = NULL;
+    if (a->tag == ARG_VALUES)
+        for (int j = 0; j < a->count && !found; j++) found = argument_tensor(&a->u.list[j], left);
+    return found;
+}
+
+const core_tensor *call_tensor(const call *c, int ordinal) {
+    int left = ordinal;
+    for (int i = 0; i < c->n_args; i++) {
+        const core_tensor *found = argument_tensor(&c->args[i], &left);
+        if (found) return found;
+    }
+    for (int k = 0; k < c->n_results; k++)
+        if (c->results[k].kind == RESULT_WRITE && left-- == 0) return c->results[k].target;
+    return NULL;
 }

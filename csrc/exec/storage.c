@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "exec/internal.h"
 
-storage *storage_live_list;
+storage *storage_list;
 
 /* ---- address ranges: reserved, never backed by memory. A storage's range has the size of its class, so that pointers
  * of distinct storages never overlap; freed ranges are used again last-in first-out. ---- */
@@ -69,6 +69,30 @@ static void give_address(storage *s) {
 
 /* ---- life ---- */
 
+static void link_storage(storage *s) {
+    s->next = storage_list;
+    if (s->next) s->next->previous = s;
+    storage_list = s;
+}
+
+static void unlink_storage(storage *s) {
+    if (s->previous)
+        s->previous->next = s->next;
+    else
+        storage_list = s->next;
+    if (s->next) s->next->previous = s->previous;
+}
+
+storage *storage_find(const void *address, int64_t *distance) {
+    exec_acquire();
+    storage *s = storage_list;
+    const char *wanted = address;
+    while (s && !(s->address && wanted >= (char *)s->address && wanted - (char *)s->address < s->bytes)) s = s->next;
+    if (s) *distance = wanted - (char *)s->address;
+    exec_release();
+    return s;
+}
+
 storage *storage_create_locked(int64_t bytes, int device) {
     if (bytes < 0) return NULL;
     storage *s = mem_alloc(sizeof *s);
@@ -80,6 +104,7 @@ storage *storage_create_locked(int64_t bytes, int device) {
         mem_free(s);
         return NULL;
     }
+    link_storage(s);
     COUNT(storages, 1);
     return s;
 }
@@ -89,15 +114,6 @@ storage *storage_create(int64_t bytes, int device) {
     storage *s = storage_create_locked(bytes, device);
     exec_release();
     return s;
-}
-
-static void unlink_live(storage *s) {
-    if (s->previous)
-        s->previous->next = s->next;
-    else
-        storage_live_list = s->next;
-    if (s->next) s->next->previous = s->previous;
-    s->next = s->previous = NULL;
 }
 
 static void count_bytes(int64_t n) {
@@ -110,11 +126,6 @@ void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t) {
     if (s->base) {
         count_bytes(-base_type_bytes(&s->type));
         pjrt_buffer_release(s->base);
-        if (!b) unlink_live(s);
-    } else if (b) {
-        s->next = storage_live_list;
-        if (s->next) s->next->previous = s;
-        storage_live_list = s;
     }
     s->base = b;
     s->external_serial = 0;
@@ -132,6 +143,7 @@ void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t) {
 void storage_destroy_locked(storage *s) {
     storage_set_base(s, NULL, NULL);
     give_address(s);
+    unlink_storage(s);
     COUNT(storages, -1);
     mem_free(s);
 }

@@ -91,7 +91,7 @@ static graph_node *add_node(graph *g, node_kind kind) {
     graph_node *n = &g->nodes[g->n_nodes++];
     memset(n, 0, sizeof *n);
     n->kind = kind;
-    n->base = n->source = -1;
+    n->base = n->source = n->offset_slot = -1;
     return n;
 }
 
@@ -252,6 +252,10 @@ int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *
 }
 
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args) { g->nodes[node].dynamic_args = dynamic_args; }
+
+void graph_set_offset(graph *g, int32_t slot) {
+    if (!g->error) g->nodes[g->n_nodes - 1].offset_slot = slot;
+}
 
 void graph_output(graph *g, int32_t value) {
     if (value != GRAPH_NO_OUTPUT && !valid(g, value)) {

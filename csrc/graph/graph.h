@@ -24,6 +24,8 @@ typedef struct graph_node {
     int n_results;
     int32_t first_result;            /* values first_result .. + n_results - 1 */
     const tensor_type *result_types; /* dtype DTYPE_INVALID: not wanted */
+    int32_t
+        offset_slot; /* NODE_READ, NODE_WRITE: the view's offset is run-time number OFFSET_SLOT's element; -1: not */
     uint64_t dynamic_args; /* NODE_GRAPH of the outermost graph: numbers of its operator that are run-time inputs */
 } graph_node;
 
@@ -41,6 +43,8 @@ int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args
                    const tensor_type *results);
 int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args); /* first result's id */
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args);
+/* The view of the READ or WRITE added last starts where a run-time number says. */
+void graph_set_offset(graph *g, int32_t slot);
 #define GRAPH_NO_OUTPUT (-2)
 void graph_output(graph *g, int32_t value); /* GRAPH_NO_OUTPUT: a result that is absent (None) */
 int graph_input_count(const graph *g);
@@ -61,8 +65,10 @@ int graph_random_count(const graph *g);
 
 /* ---- lowering a graph ---- */
 typedef enum { SLOT_F32, SLOT_F64, SLOT_I64, SLOT_CLASSES } slot_class;
+#define OFFSET_SLOT (-1)
 /* A run-time number: element `element` of argument `arg` of the outermost graph's NODE_OP (node -1), or of the NODE_OP
- * in the graph that its node `node` calls. */
+ * in the graph that its node `node` calls. arg OFFSET_SLOT: the offset of a view, that of tensor `element` of the call.
+ */
 typedef struct number_slot {
     int32_t arg, element, node;
     slot_class cls;

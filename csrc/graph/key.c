@@ -84,6 +84,7 @@ static void put_node(const graph *g, strbuf *out, const graph_node *n) {
     if (n->view) put_geometry(out, n->view);
     put(out, n->n_args);
     for (int i = 0; i < n->n_args; i++) put_argument(out, &n->args[i]);
+    put(out, n->offset_slot);
     put(out, (int64_t)n->dynamic_args);
     put(out, n->n_results);
     put(out, n->first_result);

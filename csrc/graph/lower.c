@@ -45,6 +45,7 @@ static int64_t number_bound(const graph *g, uint64_t dynamic_args) {
     int64_t n = 0;
     for (int i = 0; i < g->n_nodes; i++) {
         const graph_node *node = &g->nodes[i];
+        if (node->offset_slot >= 0) n++;
         if (node->kind != NODE_OP) continue;
         for (int k = 0; k < node->n_args && k < 64; k++)
             if (dynamic_args >> k & 1) n += 2 * (node->args[k].tag == ARG_NUMBERS ? node->args[k].count : 1);
@@ -57,7 +58,7 @@ static int64_t slot_bound(const lower_state *s) {
     int64_t n = number_bound(s->top, s->request->dynamic_args);
     for (int i = 0; i < s->top->n_nodes; i++) {
         const graph_node *node = &s->top->nodes[i];
-        if (node->kind == NODE_GRAPH && node->dynamic_args) n += number_bound(node->sub, node->dynamic_args);
+        if (node->kind == NODE_GRAPH) n += number_bound(node->sub, node->dynamic_args);
     }
     return n;
 }
@@ -217,20 +218,25 @@ static bool lower_sub_graph(lower_state *s, const graph_node *n, hlo_value *valu
     return true;
 }
 
+static hlo_value dynamic_offset(lower_state *s, const graph_node *n) {
+    number_slot slot = {.arg = OFFSET_SLOT, .element = n->offset_slot, .node = s->slot_node, .cls = SLOT_I64};
+    return n->offset_slot >= 0 ? slot_value(s, slot) : NULL;
+}
+
 static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     hlo_value base = n->base >= 0 ? values[n->base] : NULL;
     if (n->base < 0) {
         const tensor_type *t = &g->types[n->first_result];
         base = hlo_constant_int(s->builder, t->dtype, t->rank, t->dims, 0);
     }
-    return view_write(s->builder, base, n->view, values[n->source], NULL);
+    return view_write(s->builder, base, n->view, values[n->source], dynamic_offset(s, n));
 }
 
 static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values) {
     const graph_node *n = &g->nodes[i];
     switch (n->kind) {
         case NODE_READ:
-            values[n->first_result] = view_read(s->builder, values[n->base], n->view, NULL);
+            values[n->first_result] = view_read(s->builder, values[n->base], n->view, dynamic_offset(s, n));
             return true;
         case NODE_WRITE:
             values[n->first_result] = lower_write(s, g, n, values);

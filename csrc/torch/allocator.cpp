@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <map>
 #include <mutex>
 
 #include "torch/runtime.h"
@@ -21,8 +20,7 @@ using c10::CachingDeviceAllocator::DeviceStats;
 constexpr size_t kMaxDevices = 128;             // DeviceIndex is one signed byte
 constexpr size_t kLargePool = size_t{1} << 20;  // torch.accelerator.memory_stats: pools split at 1 MiB
 
-// Every storage that a DataPtr owns, by address, and what they add up to on each device. Leaked: tensors outlive static
-// destructors.
+// What the storages that DataPtrs own add up to on each device. Leaked: tensors outlive static destructors.
 class Books {
    public:
     static Books &get() {
@@ -48,28 +46,20 @@ class Books {
         return failed;
     }
 
-    storage *find(const void *address, int64_t *distance) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        const auto wanted = reinterpret_cast<uintptr_t>(address);
-        auto next = by_address_.upper_bound(wanted);
-        if (next == by_address_.begin()) return nullptr;
-        const auto &[start, s] = *std::prev(next);
-        if (wanted - start >= static_cast<uintptr_t>(storage_bytes(s))) return nullptr;
-        *distance = static_cast<int64_t>(wanted - start);
-        return s;
-    }
-
     DeviceStats stats(c10::DeviceIndex device) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        return of(device);
+        DeviceStats d = of(device);
+        // Nothing is kept beyond what is allocated.
+        d.active = d.segment = d.allocation;
+        d.active_bytes = d.reserved_bytes = d.requested_bytes = d.allocated_bytes;
+        return d;
     }
 
     template <typename Change>
     void change(c10::DeviceIndex device, Change change) {
         const std::lock_guard<std::mutex> lock(mutex_);
         DeviceStats &d = of(device);
-        for (auto *stat : {&d.allocation, &d.segment, &d.active, &d.inactive_split, &d.allocated_bytes,
-                           &d.reserved_bytes, &d.active_bytes, &d.inactive_split_bytes, &d.requested_bytes})
+        for (auto *stat : {&d.allocation, &d.allocated_bytes})
             for (auto &pool : *stat) change(pool);
     }
 
@@ -86,24 +76,20 @@ class Books {
 
     void enter(storage *s) {
         const auto bytes = static_cast<size_t>(storage_bytes(s));
-        if (void *address = storage_address(s)) by_address_.emplace(reinterpret_cast<uintptr_t>(address), s);
         DeviceStats &d = devices_[static_cast<size_t>(storage_device(s))];
         each_pool(bytes, [&](size_t pool) {
-            for (auto *count : {&d.allocation, &d.active, &d.segment}) (*count)[pool].increase(1);
-            for (auto *sum : {&d.allocated_bytes, &d.active_bytes, &d.reserved_bytes, &d.requested_bytes})
-                (*sum)[pool].increase(bytes);
+            d.allocation[pool].increase(1);
+            d.allocated_bytes[pool].increase(bytes);
         });
         d.num_device_alloc++;
     }
 
     void leave(storage *s) {
         const auto bytes = static_cast<size_t>(storage_bytes(s));
-        if (void *address = storage_address(s)) by_address_.erase(reinterpret_cast<uintptr_t>(address));
         DeviceStats &d = devices_[static_cast<size_t>(storage_device(s))];
         each_pool(bytes, [&](size_t pool) {
-            for (auto *count : {&d.allocation, &d.active, &d.segment}) (*count)[pool].decrease(1);
-            for (auto *sum : {&d.allocated_bytes, &d.active_bytes, &d.reserved_bytes, &d.requested_bytes})
-                (*sum)[pool].decrease(bytes);
+            d.allocation[pool].decrease(1);
+            d.allocated_bytes[pool].decrease(bytes);
         });
         d.num_device_free++;
     }
@@ -115,7 +101,6 @@ class Books {
     }
 
     std::mutex mutex_;
-    std::map<uintptr_t, storage *> by_address_;
     std::array<DeviceStats, kMaxDevices> devices_;
 };
 
@@ -208,7 +193,7 @@ storage *storage_from_data_ptr(const at::DataPtr &p) {
     return p.get_deleter() == &release_storage ? static_cast<storage *>(p.get_context()) : nullptr;
 }
 
-storage *storage_at_address(const void *address, int64_t *distance) { return Books::get().find(address, distance); }
+storage *storage_at_address(const void *address, int64_t *distance) { return storage_find(address, distance); }
 
 c10::Allocator *allocator_get() {
     static auto *allocator = new DeviceAllocator;

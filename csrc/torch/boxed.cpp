@@ -233,12 +233,14 @@ void run_operator(const OperatorPlan &plan, torch::jit::Stack *stack) {
     check_not_forked();
     if (plan.prepare && plan.prepare(plan, stack)) return;
     Way way = plan.way.load(std::memory_order_relaxed);
-    std::string reason = plan.dynamic_shape ? "the shape of its result depends on values" : "it has no lowering";
+    std::string reason;
     if (way == Way::Native || way == Way::Decomposed) {
         if (launch(plan, stack, &reason)) return;
         way = Way::Composite;
     }
     if (way == Way::Composite && compose(plan, stack)) return;
+    if (reason.empty())
+        reason = plan.dynamic_shape ? "the shape of its result depends on values" : "it has no lowering";
     run_on_cpu(plan, stack, reason);
 }
 

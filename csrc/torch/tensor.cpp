@@ -6,6 +6,7 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
 
+#include <array>
 #include <new>
 
 #include "torch/runtime.h"
@@ -42,6 +43,19 @@ constexpr dtype_pair kDtypes[] = {
 };
 static_assert(std::size(kDtypes) == DTYPE_COUNT - 1, "a type of the core lacks its torch type");
 
+constexpr auto kFromTorch = [] {
+    std::array<dtype, static_cast<size_t>(at::ScalarType::NumOptions)> table{};
+    for (auto &entry : table) entry = DTYPE_INVALID;
+    for (const auto &pair : kDtypes) table[static_cast<size_t>(pair.torch)] = pair.core;
+    return table;
+}();
+constexpr auto kToTorch = [] {
+    std::array<at::ScalarType, DTYPE_COUNT> table{};
+    for (auto &entry : table) entry = at::ScalarType::Undefined;
+    for (const auto &pair : kDtypes) table[pair.core] = pair.torch;
+    return table;
+}();
+
 // A tensor that an exchange format made over a storage of ours counts its offset from an address inside the storage.
 struct foreign_view {
     storage *owner;
@@ -57,16 +71,11 @@ foreign_view find_foreign(const c10::Storage &s) {
 }  // namespace
 
 dtype dtype_from_torch(at::ScalarType t) {
-    for (const auto &pair : kDtypes)
-        if (pair.torch == t) return pair.core;
-    return DTYPE_INVALID;
+    const auto i = static_cast<size_t>(t);
+    return i < kFromTorch.size() ? kFromTorch[i] : DTYPE_INVALID;
 }
 
-at::ScalarType dtype_to_torch(dtype t) {
-    for (const auto &pair : kDtypes)
-        if (pair.core == t) return pair.torch;
-    return at::ScalarType::Undefined;
-}
+at::ScalarType dtype_to_torch(dtype t) { return kToTorch[static_cast<size_t>(t)]; }
 
 storage *storage_of(const c10::Storage &s) {
     TORCH_CHECK(s, "the tensor has no storage");
