@@ -122,6 +122,7 @@ static status *check_extents(const call *c) {
 status *entry_plan(entry *e, call *c, const scan *s) {
     (void)s;
     e->op = c->op;
+    e->options = c->options;
     if (!c->results_known) {
         if (!exec_host.infer) return status_new(STATUS_INTERNAL, "no one to infer results");
         STATUS_TRY(exec_host.infer(c));
@@ -425,7 +426,7 @@ static status *make_variant(variant *v, entry *e, call *c, const scan *s, lower_
     strbuf_init(&text);
     status *result = e->n_outputs > 0 ? lower_text(e, v->graph, request, &text) : NULL;
     if (!result && e->n_outputs > 0 && compile)
-        result = program_get(strbuf_text(&text), text.size, e->op->name, &v->executable);
+        result = program_get(strbuf_text(&text), text.size, e->op->name, e->options, &v->executable);
     strbuf_free(&text);
     return result ? result : fill_variant(v, c, e, request);
 }
@@ -456,7 +457,7 @@ status *variant_compile(const entry *e, variant *v, hlo_precision precision) {
     strbuf_init(&text);
     pjrt_executable *made = NULL;
     status *result = lower_text(e, v->graph, &request, &text);
-    if (!result) result = program_get(strbuf_text(&text), text.size, e->op->name, &made);
+    if (!result) result = program_get(strbuf_text(&text), text.size, e->op->name, e->options, &made);
     strbuf_free(&text);
     lower_request_free(&request);
     if (!result) v->executable = made;

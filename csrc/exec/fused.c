@@ -41,7 +41,7 @@ static struct pending_graph {
     vector key;       /* uint64_t */
     uint64_t serial;  /* names the graph in storages' external_serial */
     size_t random_count;
-    int device;
+    int device, options;
     bool busy;
 } pending = {.serial = 1};
 
@@ -64,6 +64,7 @@ static void *append(vector *v, size_t size) {
 bool fused_pending(const storage *s) { return s->pending >= 0; }
 bool fused_is_busy(void) { return pending.busy; }
 bool fused_empty(void) { return pending.nodes.n == 0; }
+bool fused_other_options(int options) { return pending.nodes.n > 0 && pending.options != options; }
 
 void fused_wait_idle(void) {
     while (pending.busy) pthread_cond_wait(&idle, &exec_lock);
@@ -207,6 +208,7 @@ status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full) {
     *full = false;
     if (e->n_outputs == 0) return NULL;
     pending.device = c->device;
+    pending.options = c->options;
     e->users++;
     pending.random_count += (size_t)(v->random_parameter >= 0 ? v->random_count : 0);
     for (int o = 0; o < e->n_outputs; o++) {
@@ -354,7 +356,7 @@ static status *compile_program(fused_program *p, hlo_precision precision) {
     status *s = build_program_graph(p, g);
     if (!s) s = graph_lower(g, "program", &p->request, p->donate_to, &text);
     if (!s && strbuf_failed(&text)) s = status_no_memory();
-    if (!s) s = program_get(strbuf_text(&text), text.size, "fused", &p->executable);
+    if (!s) s = program_get(strbuf_text(&text), text.size, "fused", pending.options, &p->executable);
     strbuf_free(&text);
     graph_destroy(g);
     p->n_parameters = p->n_externals + (p->request.random_parameter >= 0);
