@@ -394,6 +394,10 @@ static status *lower_text(const entry *e, const graph *g, lower_request *request
     return s;
 }
 
+status *variant_text(const entry *e, const variant *v, lower_request *request, strbuf *text) {
+    return lower_text(e, v->graph, request, text);
+}
+
 static status *fill_variant(variant *v, const call *c, const entry *e, lower_request *request) {
     int n = 0;
     call_visit_numbers(c, count_number, &n);

@@ -87,6 +87,10 @@ void exec_set_mode(eager_mode m);
 eager_mode exec_get_mode(void);
 /* Fused mode: runs what has gathered (the end of an optimizer step). A no-op in the other modes. */
 status *exec_flush(void);
+/* Fused mode: while held, calls gather without a limit of their number, and nothing flushes but a value that is needed.
+ */
+void exec_hold(bool held);
+bool exec_held(void);
 void exec_set_precision(hlo_precision p);
 hlo_precision exec_get_precision(void);
 /* XLA options of compilations, as a numbered set: part of every key. `lines` is "name=value\n..." in sorted order;

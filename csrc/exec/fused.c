@@ -47,6 +47,7 @@ static struct pending_graph {
 
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
 static size_t node_limit; /* a flush is due at this many nodes; 0: not read from the environment yet */
+static _Atomic bool held; /* a training step is one program, however many nodes it has */
 
 #define AT(v, type, i) (((type *)(v).data)[i])
 
@@ -62,6 +63,8 @@ static void *append(vector *v, size_t size) {
 }
 
 bool fused_pending(const storage *s) { return s->pending >= 0; }
+void fused_hold(bool hold) { held = hold; }
+bool fused_held(void) { return held; }
 bool fused_is_busy(void) { return pending.busy; }
 bool fused_empty(void) { return pending.nodes.n == 0; }
 bool fused_other_options(int options) { return pending.nodes.n > 0 && pending.options != options; }
@@ -215,7 +218,7 @@ status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full) {
         const entry_output *out = &e->outputs[o];
         put_value(out->result >= 0 ? c->results[out->result].storage : s->storages[out->storage], &out->type);
     }
-    *full = pending.nodes.n >= node_limit;
+    *full = !held && pending.nodes.n >= node_limit;
     return NULL;
 }
 
@@ -231,7 +234,7 @@ static bool has_period(size_t p) {
 /* When the limit cuts a loop, the next cuts come a whole number of rounds later, so the same programs serve again. */
 static void choose_limit(void) {
     size_t n = pending.nodes.n;
-    if (n < node_limit) return;
+    if (n < node_limit || held) return;
     for (size_t p = 1; p <= n / 2; p++) {
         if (!has_period(p)) continue;
         node_limit = n / p * p;

@@ -151,6 +151,8 @@ status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision preci
                            bool compile, variant **out, uint64_t *structural);
 /* Compiles a variant that is not yet. No lock held. */
 status *variant_compile(const entry *e, variant *v, hlo_precision precision);
+/* The program of a variant: what it compiles. */
+status *variant_text(const entry *e, const variant *v, lower_request *request, strbuf *text);
 void variant_destroy(variant *v);
 
 /* Numbers of a call in order of arguments and elements; returns false when visit does. */
@@ -177,6 +179,8 @@ void fused_forget(storage *s);        /* under the lock: the storage's pending v
 bool fused_is_busy(void);             /* under the lock: a flush is on its way */
 void fused_wait_idle(void);           /* under the lock */
 bool fused_empty(void);
+void fused_hold(bool held);
+bool fused_held(void);
 bool fused_other_options(int options); /* under the lock: what has gathered compiles with others */
 
 /* A buffer with the run-time numbers of one class. */

@@ -26,6 +26,8 @@ void exec_set_mode(eager_mode m) {
     if (m != MODE_FUSED) status_free(fused_flush());
 }
 status *exec_flush(void) { return fused_flush(); }
+void exec_hold(bool held) { fused_hold(held); }
+bool exec_held(void) { return fused_held(); }
 eager_mode exec_get_mode(void) { return (eager_mode)exec_mode_now; }
 void exec_set_precision(hlo_precision p) { exec_precision_now = (int)p; }
 hlo_precision exec_get_precision(void) { return (hlo_precision)exec_precision_now; }
@@ -335,8 +337,9 @@ void exec_counters_read(exec_counters *out) {
     READ(cache_requests)
     READ(cache_hits)
     READ(disk_hits)
-    READ(compiles) READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries)
-        READ(bytes_live) READ(bytes_peak) READ(storages)
+    READ(compiles)
+    READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live)
+        READ(bytes_peak) READ(storages)
 #undef READ
 }
 

@@ -232,6 +232,17 @@ PyObject *flush(PyObject * /*module*/, PyObject * /*unused*/) {
     END_HANDLE_TH_ERRORS
 }
 
+PyObject *hold(PyObject * /*module*/, PyObject *held) {
+    HANDLE_TH_ERRORS
+    const int value = PyObject_IsTrue(held);
+    if (value < 0) throw python_error();
+    exec_hold(value != 0);
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *is_held(PyObject * /*module*/, PyObject * /*unused*/) { return PyBool_FromLong(exec_held()); }
+
 PyObject *get_precision(PyObject * /*module*/, PyObject * /*unused*/) { return PyLong_FromLong(exec_get_precision()); }
 
 PyObject *set_precision(PyObject * /*module*/, PyObject *precision) {
@@ -393,6 +404,8 @@ PyMethodDef methods[] = {
     {"get_eager_mode", get_eager_mode, METH_NOARGS, "0 strict, 1 debug, 2 fused."},
     {"set_eager_mode", set_eager_mode, METH_O, "(mode)"},
     {"flush", flush, METH_NOARGS, "Fused mode: runs what has gathered; a no-op in the other modes."},
+    {"hold", hold, METH_O, "(held): fused mode: whether calls gather without a limit of their number."},
+    {"is_held", is_held, METH_NOARGS, "What hold() set last."},
     {"get_precision", get_precision, METH_NOARGS, "Of matrix products and convolutions: 0 default, 1 high, 2 highest."},
     {"set_precision", set_precision, METH_O, "(precision)"},
     {"options_intern", options_intern, METH_O,

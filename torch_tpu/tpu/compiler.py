@@ -7,9 +7,12 @@ import difflib
 import functools
 import mmap
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Options of torch.compile(options=...) of the backend "tpu" beside the "xla_..." ones: name -> what it does.
 OPTIONS: dict[str, str] = {}
@@ -97,6 +100,57 @@ def known_xla_options() -> tuple[str, ...]:
         matches = re.finditer(rb"xla_[a-z0-9_]{3,80}\0", text)  # a literal beginning: the search is fast
         found = {m[0][:-1].decode() for m in matches if m.start() and text[m.start() - 1] == 0}
     return tuple(sorted(found))
+
+
+# ---- a training step as one program ----
+
+
+def compile_step(
+    function: Callable[P, R] | None = None, *, options: Mapping[str, Any] | None = None
+) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
+    """Makes everything that one call of `function` does on the device one program: forward, ``loss.backward()``,
+    gradient clipping, ``optimizer.step()``, ``zero_grad``, the schedule's next learning rate.
+
+    The function is plain PyTorch, and its Python runs at every call: what it computes on the device gathers (fused
+    eager mode) and is launched once, at its end. A call that does the same operators as one before finds its program;
+    numbers that vary (the learning rate, the step count) are inputs of it. Parameters, optimizer state and whatever
+    else is overwritten are donated: their memory is used again. Gradients that live on after the call are results of
+    the program, so drop them inside (``zero_grad(set_to_none=True)`` after ``optimizer.step()``). A value that Python
+    reads inside the function (``loss.item()``, ``if loss > 3``, GradScaler's check) splits it there: return the loss
+    instead. Functions of ``torch.compile`` called inside become parts of the program.
+
+    options: XLA options for the program, as in custom_compiler_options.
+    """
+    if function is None:
+        return lambda f: compile_step(f, options=options)  # type: ignore[return-value]
+    if not callable(function):
+        raise TypeError(f"compile_step takes a function, not {type(function).__name__}")
+
+    @functools.wraps(function)
+    def step(*args: P.args, **kwargs: P.kwargs) -> R:
+        with custom_compiler_options(options) if options else contextlib.nullcontext(), _one_program():
+            return function(*args, **kwargs)
+
+    return step
+
+
+@contextlib.contextmanager
+def _one_program() -> Iterator[None]:
+    """Fused mode from an empty graph to a launch at the end. Inside another one, a part of that."""
+    from torch_tpu import _C
+    from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+    if _C.is_held():
+        yield
+        return
+    with set_eager_mode(EagerMode.DEFER_AND_FUSE):
+        _C.flush()
+        _C.hold(True)
+        try:
+            yield
+            _C.flush()
+        finally:
+            _C.hold(False)
 
 
 # ---- programs that failed to compile ----
