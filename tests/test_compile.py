@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -244,3 +245,114 @@ def test_data_dependent_operators_run_operator_by_operator_with_a_warning():
 def test_import_brings_no_dynamo():
     code = "import torch, torch_tpu, sys; torch.ones(1, device='tpu'); print('torch._dynamo' in sys.modules)"
     assert child_output(code) == "False"
+
+
+# ---- compiler options ----
+
+FLAG = "xla_cpu_enable_fast_math"
+
+
+@pytest.fixture
+def no_disk(monkeypatch):
+    """Programs come from the compiler, so that compilations can be counted."""
+    monkeypatch.setenv("TORCH_TPU_CACHE_DIR", "")
+    _C.cache_clear()
+
+
+def compiles_of(function):
+    before = _C.counters()["compiles"]
+    function()
+    return _C.counters()["compiles"] - before
+
+
+@pytest.mark.parametrize("backend", [None, "tpu"])
+def test_options_belong_to_the_key_of_a_program(backend, no_disk):
+    chosen = {"backend": backend} if backend else {}
+    x = torch.randn(3, 5, device="tpu")
+
+    def f(x):
+        return (x.sin() * 3.25).cos()
+
+    plain = torch.compile(f, **chosen)
+    with_option = torch.compile(f, options={FLAG: True}, **chosen)
+    with torch.no_grad():
+        assert compiles_of(lambda: plain(x)) == 1
+        assert compiles_of(lambda: with_option(x)) == 1
+        assert compiles_of(lambda: (plain(x), with_option(x))) == 0
+        torch.testing.assert_close(with_option(x), plain(x))
+
+
+def test_options_of_a_block_reach_eager_operators_and_nest(no_disk):
+    x = torch.randn(7, 3, device="tpu")
+    assert compiles_of(lambda: torch.atan2(x, x)) >= 1
+    with torch.tpu.compiler.custom_compiler_options({FLAG: "true"}):
+        outer = _C.get_options()
+        assert _C.options_text(outer) == f"{FLAG}=true\n"
+        assert compiles_of(lambda: torch.atan2(x, x)) >= 1
+        assert compiles_of(lambda: torch.atan2(x, x)) == 0
+        with torch.tpu.compiler.custom_compiler_options({"xla_cpu_multi_thread_eigen": False, FLAG: False}):
+            assert _C.options_text(_C.get_options()) == f"{FLAG}=false\nxla_cpu_multi_thread_eigen=false\n"
+        assert _C.get_options() == outer
+    assert _C.get_options() == 0
+    assert compiles_of(lambda: torch.atan2(x, x)) == 0
+
+
+def test_options_belong_to_the_key_on_disk(tmp_path):
+    code = f"""
+import torch
+x = torch.ones(3, 3, device="tpu")
+with torch.tpu.compiler.custom_compiler_options({{"{FLAG}": OPTION}}): x.expm1().cpu()
+c = torch.tpu.diagnostics()
+print(c["disk_hits"] > 0, c["compiles"])
+"""
+    seen = [
+        child_output(code.replace("OPTION", option), TORCH_TPU_CACHE_DIR=str(tmp_path))
+        for option in ("True", "True", "False")
+    ]
+    assert seen[0].startswith("False")
+    assert seen[1] == "True 0"
+    assert seen[2] == "True 1"  # another value of the option compiles again
+
+
+def test_options_of_a_backward_graph_are_those_of_its_forward(no_disk):
+    x = torch.randn(4, 4, device="tpu", requires_grad=True)
+    function = torch.compile(lambda x: x.sin().exp().sum(), options={FLAG: True})
+    loss = function(x)
+    backward = compiles_of(loss.backward)
+    loss = torch.compile(lambda x: x.sin().exp().sum())(x)
+    assert backward >= 1
+    assert compiles_of(loss.backward) >= 1
+
+
+def test_options_that_do_not_exist_are_refused_with_those_that_are_near():
+    with (
+        pytest.raises(ValueError, match="no option xla_cpu_enable_fast_meth; did you mean xla_cpu_enable_fast_math"),
+        torch.tpu.compiler.custom_compiler_options({"xla_cpu_enable_fast_meth": True}),
+    ):
+        pass
+    assert _C.get_options() == 0
+    with pytest.raises(ValueError, match="did you mean .*xla_cpu_enable_fast_math"):
+        torch.compile(lambda x: x, backend="tpu", options={"cpu_enable_fast_math": True})
+    with pytest.raises(ValueError, match="no option xla_nonsense"):
+        torch.compile(lambda x: x, options={"xla_nonsense": 1})
+    with pytest.raises(TypeError, match="a value is a bool, an int"):
+        torch.compile(lambda x: x, options={FLAG: [1]})
+    with pytest.raises(ValueError, match="refuses these compiler options"):
+        torch.compile(lambda x: x, options={FLAG: "perhaps"})
+
+
+# ---- programs that do not compile ----
+
+
+def test_a_failed_compilation_keeps_a_reproducer(tmp_path, monkeypatch):
+    """Without XLA's passes its CPU compiler has no code for a Cholesky factor."""
+    monkeypatch.setenv("TORCH_TPU_DUMP_DIR", str(tmp_path))
+    function = torch.compile(torch.linalg.cholesky_ex, options={"xla_disable_all_hlo_passes": True})
+    with pytest.raises(RuntimeError, match="kept in") as failure:
+        function(torch.eye(3, device="tpu"))
+    folder = str(failure.value).rsplit("kept in ", 1)[1].split()[0]
+    assert folder.startswith(str(tmp_path))
+    assert "stablehlo" in (Path(folder) / "program.mlir").read_text()
+    assert "xla_disable_all_hlo_passes=true" in (Path(folder) / "options.txt").read_text()
+    with pytest.raises(RuntimeError):
+        torch.tpu.compiler.replay(folder)

@@ -37,31 +37,38 @@ def tpu_backend(
     """
     if mode is not None and mode not in _MODES:
         raise ValueError(f"torch.compile: no mode is called {mode!r}; modes are {', '.join(_MODES)}")
-    check_options(options)
-    return _aot_backend()(gm, example_inputs)
+    return _aot_backend(xla_options(options))(gm, example_inputs)
 
 
-def check_options(options: dict[str, Any] | None) -> None:
-    """Raises for an option that the backend does not have, naming those that are near."""
+def xla_options(options: dict[str, Any] | None) -> int:
+    """The number of the set of XLA options that a graph is compiled with: the current ones, and those given over them.
+
+    Raises ValueError for an option that neither the backend nor the plugin has, naming those that are near.
+    """
     from torch_tpu.tpu import compiler
 
-    known = list(compiler.OPTIONS)
     for name in options or {}:
-        if name in known:
+        if compiler.is_xla_option(name) or name in compiler.OPTIONS:
             continue
-        near = difflib.get_close_matches(name, known)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"options are: {', '.join(known) or 'none'}"
+        near = difflib.get_close_matches(name, [*compiler.OPTIONS, *compiler.known_xla_options()], n=4)
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "options are XLA's own (xla_...)" + "".join(f", {own}" for own in compiler.OPTIONS)
+        )
         raise ValueError(f"torch.compile: backend 'tpu' has no option {name!r}; {hint}")
+    return compiler.options_number({k: v for k, v in (options or {}).items() if compiler.is_xla_option(k)})
 
 
 @functools.cache
-def _aot_backend() -> Any:
+def _aot_backend(xla: int) -> Any:
     from torch._dynamo.backends.common import aot_autograd
 
+    compiler = functools.partial(compile_graph, xla=xla)
     return aot_autograd(
-        fw_compiler=compile_graph,
-        bw_compiler=compile_graph,
-        inference_compiler=compile_graph,
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
         decompositions=_decompositions_for_tracing,
         partition_fn=_partition,
         keep_inference_input_mutations=True,
@@ -99,18 +106,25 @@ def _decompositions_for_tracing() -> dict[torch._ops.OpOverload, Callable[..., A
     return {op: f for op, f in table.items() if isinstance(op, torch._ops.OpOverload) and not _C.has_row(row_name(op))}
 
 
-def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-    """A function of one list of arguments (which it empties) that runs an ATen graph as one program."""
+def compile_graph(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int = 0
+) -> Callable[[list[Any]], list[Any]]:
+    """A function of one list of arguments (which it empties) that runs an ATen graph as one program.
+
+    xla: the number of the set of XLA options to compile it with; 0: those that hold when it is called.
+    """
     if any(isinstance(x, torch.SymInt) or _has_symbols(x) for x in example_inputs):
-        return _ShapePrograms(gm)
-    return _compile_static(gm, example_inputs)
+        return _ShapePrograms(gm, xla)
+    return _compile_static(gm, example_inputs, xla)
 
 
 def _has_symbols(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*x.size(), *x.stride()))
 
 
-def _compile_static(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+def _compile_static(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int
+) -> Callable[[list[Any]], list[Any]]:
     from torch_tpu import _C, _fx
     from torch_tpu._recorder import NoDecomposition
 
@@ -121,7 +135,9 @@ def _compile_static(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> 
             f"torch.compile: this graph runs operator by operator on device tpu, because {e}", UserWarning, stacklevel=2
         )
         return _run_nodes(gm)
-    compiled = _C.graph_operator(program.graph, program.inputs, program.constants, program.results, program.outputs)
+    compiled = _C.graph_operator(
+        program.graph, program.inputs, program.constants, program.results, program.outputs, xla
+    )
     if program.devices or program.values:
         return _with_host_outputs(compiled, program.devices, program.values)
     return compiled
@@ -164,8 +180,9 @@ class _ShapePrograms:
 
     _boxed_call = True
 
-    def __init__(self, gm: torch.fx.GraphModule):
+    def __init__(self, gm: torch.fx.GraphModule, xla: int):
         self.gm = gm
+        self.xla = xla
         self.programs: dict[tuple[Any, ...], Callable[[list[Any]], list[Any]]] = {}
 
     def __call__(self, args: list[Any]) -> list[Any]:
@@ -173,7 +190,7 @@ class _ShapePrograms:
         program = self.programs.get(key)
         if program is None:
             log.debug("compiling %s for sizes %s", self.gm.__class__.__name__, key)
-            program = self.programs[key] = _compile_static(self.gm, args)
+            program = self.programs[key] = _compile_static(self.gm, args, self.xla)
         return program(args)
 
 
@@ -207,20 +224,25 @@ def _send_device_graphs_here(wrapper: Any) -> None:
 
 
 def _accept_own_options(wrapper: Any) -> None:
-    """Options of ours go past Inductor, which refuses what it does not know."""
-    apply = wrapper.apply_options
+    """Options of ours go past Inductor, which refuses what it does not know. They are checked at once."""
+    apply, equal = wrapper.apply_options, wrapper.__eq__
 
     @functools.wraps(apply)
     def apply_options(self: Any, options: dict[str, Any] | None) -> None:
         from torch_tpu.tpu import compiler
 
-        own = {k: v for k, v in (options or {}).items() if k in compiler.OPTIONS}
+        own = {k: v for k, v in (options or {}).items() if compiler.is_xla_option(k) or k in compiler.OPTIONS}
         if own:
+            xla_options(own)
             self._tpu_options = {**getattr(self, "_tpu_options", {}), **own}
         rest = {k: v for k, v in (options or {}).items() if k not in own}
         apply(self, rest)
 
+    def same(self: Any, other: Any) -> bool:  # Dynamo compiles again for another backend
+        return bool(equal(self, other)) and getattr(self, "_tpu_options", None) == getattr(other, "_tpu_options", None)
+
     wrapper.apply_options = apply_options
+    wrapper.__eq__ = same
 
 
 def uses_device(gm: Any, example_inputs: Sequence[Any]) -> bool:
@@ -246,6 +268,8 @@ def _prepared(compile_: Callable[..., Any]) -> Callable[..., Any]:
         if model is None:
             return lambda f: torch.compile(f, *args, **kwargs)
         prepare_dynamo()
+        if kwargs.get("backend") == "tpu":
+            xla_options(kwargs.get("options"))
         if kwargs.get("dynamic") is None and _is_for_device(model, kwargs.get("backend")):
             kwargs["dynamic"] = False
         return compile_(model, *args, **kwargs)

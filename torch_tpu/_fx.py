@@ -15,6 +15,7 @@ import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from torch_tpu import _control
 from torch_tpu._decompose import decompositions
 from torch_tpu._recorder import DEVICE, Geometry, NoDecomposition, Recorder, geometry_of, may_overlap
 
@@ -59,11 +60,34 @@ def record_graph(
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisableAutocast(), torch.no_grad():
         arguments = [recorder.input(x) if isinstance(x, torch.Tensor) else x for x in example_inputs]
         with fake_mode:
-            outputs = _Interpreter(gm, recorder).run(arguments)
+            outputs = Interpreter(gm, recorder).run(arguments)
         return _program(recorder, arguments, example_inputs, outputs)
 
 
-class _Interpreter:
+def record_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, list[torch.Tensor], list[int]]:
+    """A functional FX graph as a graph whose outputs are the values themselves, each in a row-major array of its own.
+
+    Returns the graph, the constants that are inputs after those of `example_inputs` that are tensors, and which of the
+    FX graph's outputs are tensors: the graph's outputs, in this order. Raises NoDecomposition as convert() does, and
+    for a graph that writes into its inputs.
+    """
+    from torch_tpu import _C
+
+    fake_mode = FakeTensorMode()
+    recorder = Recorder(_C.Graph(), _C.has_row, decompositions(), fake_mode, lift_constants=True)
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisableAutocast(), torch.no_grad():
+        arguments = [recorder.input(x) if isinstance(x, torch.Tensor) else x for x in example_inputs]
+        with fake_mode:
+            outputs = [value for value, _ in Interpreter(gm, recorder).run(arguments)]
+        if recorder.written_inputs():
+            raise NoDecomposition("graph", "it writes into its inputs")
+        kept = [k for k, value in enumerate(outputs) if isinstance(value, torch.Tensor)]
+        for k in kept:
+            recorder.graph.output(recorder.read(outputs[k]))
+        return recorder.graph, recorder.constants, kept
+
+
+class Interpreter:
     """Runs the nodes of an FX graph under a recorder."""
 
     def __init__(self, gm: torch.fx.GraphModule, recorder: Recorder):
@@ -96,8 +120,8 @@ class _Interpreter:
         try:
             if isinstance(node.target, torch._ops.OpOverload):
                 return self.recorder.dispatch(node.target, args, kwargs)
-            if isinstance(node.target, torch._ops.OperatorBase):
-                raise NoDecomposition(str(node.target), "a higher-order operator")
+            if isinstance(node.target, torch._ops.HigherOrderOperator):
+                return _control.lower(self, node, args, kwargs)
             return node.target(*args, **kwargs)  # getitem, arithmetic of sizes
         except NoDecomposition as e:
             raise NoDecomposition(e.name, e.reason + _origin(node)) from e
@@ -139,9 +163,7 @@ def _program(
     outputs: list[tuple[Any, torch.device | None]],
 ) -> Program:
     inputs = [i for i, x in enumerate(arguments) if isinstance(x, torch.Tensor)]
-    overlapping = {
-        k for k, i in enumerate(inputs) if may_overlap(example_inputs[i].size(), example_inputs[i].stride())
-    }
+    overlapping = {k for k, i in enumerate(inputs) if may_overlap(example_inputs[i].size(), example_inputs[i].stride())}
     program = Program(recorder.graph, inputs, recorder.constants, [], [], {}, {})
     shared = _storage_uses(recorder, outputs)
     bases: dict[int, int] = {}  # storage -> result that holds all of it

@@ -186,7 +186,7 @@ class Recorder(TorchDispatchMode):
     def _track_input(self, t: torch.Tensor) -> None:
         storage = _Storage(t, source=self._n_inputs)
         self._n_inputs += 1
-        storage.values[geometry_of(t)] = self._typed(
+        storage.values[geometry_of(t)] = self.typed(
             self.graph.input(dtype_name(t.dtype), list(t.size())), dtype_name(t.dtype), t.size()
         )
         self._storages[t.untyped_storage()._cdata] = storage
@@ -198,7 +198,7 @@ class Recorder(TorchDispatchMode):
         self._storages[fake.untyped_storage()._cdata] = _Storage(fake, constant=t)
         return fake
 
-    def _typed(self, value: int, dtype: str, sizes: Sequence[int]) -> int:
+    def typed(self, value: int, dtype: str, sizes: Sequence[int]) -> int:
         self._types[value] = (dtype, tuple(sizes))
         return value
 
@@ -223,7 +223,7 @@ class Recorder(TorchDispatchMode):
         storage = self.storage(t)
         geometry = geometry_of(t)
         if geometry not in storage.values:
-            storage.values[geometry] = self._typed(
+            storage.values[geometry] = self.typed(
                 self.graph.read(self._base(storage), geometry), geometry[0], geometry[1]
             )
         return storage.values[geometry]
@@ -234,7 +234,7 @@ class Recorder(TorchDispatchMode):
 
     def _fresh(self, value: int, dtype: torch.dtype, sizes: Sequence[int]) -> int:
         geometry = (dtype_name(dtype), tuple(sizes), contiguous_strides(sizes), 0, False, False)
-        return self._typed(self.graph.write(None, geometry, value), geometry[0], sizes)
+        return self.typed(self.graph.write(None, geometry, value), geometry[0], sizes)
 
     def _base(self, storage: _Storage) -> int:
         if storage.base is not None:
@@ -245,7 +245,7 @@ class Recorder(TorchDispatchMode):
                 storage.values[geometry_of(owner)] = self._constant(storage.constant)
             else:  # uninitialised memory reads as zeros
                 count = owner.untyped_storage().nbytes() // owner.element_size()
-                storage.base = self._full([count], 0, owner.dtype)
+                storage.base = self.full([count], 0, owner.dtype)
                 return storage.base
         geometry, value = next(iter(storage.values.items()))
         if geometry[2:] == (contiguous_strides(geometry[1]), 0, False, False):
@@ -270,28 +270,28 @@ class Recorder(TorchDispatchMode):
             storage.base = self.graph.write(self._base(storage), geometry, value)
             storage.values = {}
 
-    def _full(self, sizes: Sequence[int], number: Any, dtype: torch.dtype) -> int:
+    def full(self, sizes: Sequence[int], number: Any, dtype: torch.dtype) -> int:
         args = [(ARG_INTS, list(sizes)), (ARG_NUMBER, number), (ARG_DTYPE, dtype_name(dtype)), None, None, None]
         (value,) = self.graph.call("aten::full", args, [(dtype_name(dtype), list(sizes))])
-        return self._typed(value, dtype_name(dtype), sizes)
+        return self.typed(value, dtype_name(dtype), sizes)
 
     def _constant(self, t: torch.Tensor) -> int:
         """A constant tensor: a number, a few numbers, or an input."""
         if t.numel() == 0:
-            return self._full(t.size(), 0, t.dtype)
+            return self.full(t.size(), 0, t.dtype)
         if t.numel() == 1 and t.device.type == "cpu":
-            return self._full(t.size(), t.item(), t.dtype)
+            return self.full(t.size(), t.item(), t.dtype)
         if self.lift_constants:
             self.constants.append(t)
             self._n_inputs += 1
-            return self._typed(self.graph.input(dtype_name(t.dtype), list(t.size())), dtype_name(t.dtype), t.size())
+            return self.typed(self.graph.input(dtype_name(t.dtype), list(t.size())), dtype_name(t.dtype), t.size())
         if t.numel() > _INLINE_ELEMENTS:
             raise NoDecomposition(self._where(), f"uses a constant tensor of {t.numel()} elements")
-        parts = [(ARG_VALUE, self._full([1], n, t.dtype)) for n in t.flatten().tolist()]
+        parts = [(ARG_VALUE, self.full([1], n, t.dtype)) for n in t.flatten().tolist()]
         dtype = dtype_name(t.dtype)
         (flat,) = self.graph.call("aten::cat", [(ARG_VALUES, parts), (ARG_INT, 0)], [(dtype, [t.numel()])])
         flat_geometry = (dtype, tuple(t.size()), contiguous_strides(t.size()), 0, False, False)
-        return self._typed(self.graph.read(flat, flat_geometry), dtype, t.size())
+        return self.typed(self.graph.read(flat, flat_geometry), dtype, t.size())
 
     def written_inputs(self) -> list[tuple[int, torch.Tensor]]:
         """Inputs that were written into: (which, the tensor)."""
@@ -416,7 +416,7 @@ class Recorder(TorchDispatchMode):
         types = [(dtype_name(t.dtype), list(t.size())) if isinstance(t, torch.Tensor) else None for t in leaves]
         for t, value in zip(leaves, self.graph.call(name, encoded, types), strict=True):
             if isinstance(t, torch.Tensor):
-                self.define(t, self._typed(value, dtype_name(t.dtype), t.size()))
+                self.define(t, self.typed(value, dtype_name(t.dtype), t.size()))
         return out
 
     def _mutate(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -455,7 +455,7 @@ class Recorder(TorchDispatchMode):
 
     def _write_value(self, target: torch.Tensor, source: Any) -> None:
         if not isinstance(source, torch.Tensor):
-            self.write(target, self._full([], source, target.dtype))
+            self.write(target, self.full([], source, target.dtype))
             return
         if target.size() != source.size() and target.numel() == 0:  # out= with nothing in it yet
             with self.fake_mode:

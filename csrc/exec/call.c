@@ -12,23 +12,34 @@ static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t program_lock = PTHREAD_MUTEX_INITIALIZER;
 static hashmap *programs;
 
-status *program_get(const char *mlir, size_t size, const char *name, pjrt_executable **out) {
-    uint64_t hash = hash_bytes(mlir, size);
+static pjrt_executable *find_program(const strbuf *key, uint64_t hash) {
     pthread_mutex_lock(&program_lock);
     if (!programs) programs = hashmap_create();
-    pjrt_executable *known = programs ? hashmap_find(programs, mlir, size, hash) : NULL;
+    pjrt_executable *known = programs ? hashmap_find(programs, key->data, key->size, hash) : NULL;
     if (known) pjrt_executable_retain(known);
     pthread_mutex_unlock(&program_lock);
-    if (known) {
-        *out = known;
-        return NULL;
-    }
-    STATUS_TRY(runtime_compile(mlir, size, name, out));
+    return known;
+}
+
+static void keep_program(const strbuf *key, uint64_t hash, pjrt_executable *made) {
     pthread_mutex_lock(&program_lock);
-    if (programs && !hashmap_find(programs, mlir, size, hash) && hashmap_insert(programs, mlir, size, hash, *out))
-        pjrt_executable_retain(*out);
+    bool known = programs && hashmap_find(programs, key->data, key->size, hash);
+    if (programs && !known && hashmap_insert(programs, key->data, key->size, hash, made)) pjrt_executable_retain(made);
     pthread_mutex_unlock(&program_lock);
-    return NULL;
+}
+
+status *program_get(const char *mlir, size_t size, const char *name, int options, pjrt_executable **out) {
+    strbuf key;
+    strbuf_init(&key);
+    strbuf_append(&key, &options, sizeof options);
+    strbuf_append(&key, mlir, size);
+    if (strbuf_failed(&key)) return status_no_memory();
+    uint64_t hash = hash_bytes(key.data, key.size);
+    *out = find_program(&key, hash);
+    status *s = *out ? NULL : runtime_compile(mlir, size, name, options, out);
+    if (!s) keep_program(&key, hash, *out);
+    strbuf_free(&key);
+    return s;
 }
 
 static bool release_program(const void *key, size_t size, void *value, void *context) {
@@ -593,7 +604,7 @@ static bool prepare(attempt *t, entry *e, variant *v, const scan *s, call *c, st
         fused_wait_idle();
         return true;
     }
-    if (!fused && waits_for_values(s)) {
+    if (fused ? fused_other_options(c->options) : waits_for_values(s)) {
         exec_release();
         *result = fused_flush();
         exec_acquire();
@@ -676,6 +687,7 @@ status *exec_call(call *c) {
     attempt t = {.precision = exec_get_precision(), .again = true};
     COUNT(calls, 1);
     COUNT(cache_requests, 1);
+    c->options = c->op->options ? c->op->options : exec_options_now;
     status *result = NULL;
     if (c->op->row && (c->op->row->flags & OP_SIZE_FROM_NUMBERS) && !c->results_known) {
         result = exec_host.infer ? exec_host.infer(c) : status_new(STATUS_INTERNAL, "no one to infer results");

@@ -30,7 +30,7 @@ typedef struct header {
 /* ---- where ---- */
 
 /* false: that cache is off. */
-static bool local_directory(strbuf *out) {
+bool disk_local_directory(strbuf *out) {
     const char *named = getenv("TORCH_TPU_CACHE_DIR");
     if (named) {
         strbuf_puts(out, named);
@@ -53,7 +53,7 @@ static bool shared_directory(strbuf *out) {
     return true;
 }
 
-static void make_directories(const char *path) {
+void disk_make_directories(const char *path) {
     char *copy = mem_strdup(path);
     if (!copy) return;
     for (char *p = copy + 1; *p; p++) {
@@ -240,7 +240,7 @@ static bool write_all(int fd, const void *data, size_t size) {
 /* A cache that cannot be written (full, read-only) costs a compile next time and nothing else. */
 static void store_in(const char *directory, const header *h, const strbuf *contents) {
     static _Atomic unsigned serial;
-    make_directories(directory);
+    disk_make_directories(directory);
     strbuf path, temporary;
     strbuf_init(&path);
     strbuf_init(&temporary);
@@ -264,7 +264,7 @@ bool disk_find(const char *mlir, size_t size, const strbuf *options, strbuf *out
     strbuf local, shared;
     strbuf_init(&local);
     strbuf_init(&shared);
-    bool on_local = local_directory(&local), on_shared = shared_directory(&shared), found = false;
+    bool on_local = disk_local_directory(&local), on_shared = shared_directory(&shared), found = false;
     if ((on_local || on_shared) && entry_digests(mlir, size, options, &h)) {
         found = on_local && find_in(strbuf_text(&local), &h, out);
         if (!found) strbuf_clear(out);
@@ -281,7 +281,7 @@ void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_execu
     strbuf_init(&local);
     strbuf_init(&shared);
     strbuf_init(&contents);
-    bool on_local = local_directory(&local), on_shared = shared_directory(&shared);
+    bool on_local = disk_local_directory(&local), on_shared = shared_directory(&shared);
     if ((on_local || on_shared) && entry_digests(mlir, size, options, &h)) {
         status *s = pjrt_executable_serialize(executable, &contents);
         if (!s && !strbuf_failed(&contents) && contents.size > 0) {

@@ -122,6 +122,7 @@ status *call_check_extents(const call *c) {
 status *entry_plan(entry *e, call *c, const scan *s) {
     (void)s;
     e->op = c->op;
+    e->options = c->options;
     if (!c->results_known) {
         if (!exec_host.infer) return status_new(STATUS_INTERNAL, "no one to infer results");
         STATUS_TRY(exec_host.infer(c));
@@ -405,6 +406,10 @@ static status *lower_text(const entry *e, const graph *g, lower_request *request
     return s;
 }
 
+status *variant_text(const entry *e, const variant *v, lower_request *request, strbuf *text) {
+    return lower_text(e, v->graph, request, text);
+}
+
 static status *fill_variant(variant *v, const call *c, const entry *e, lower_request *request) {
     int n = 0;
     call_visit_numbers(c, count_number, &n);
@@ -437,7 +442,7 @@ static status *make_variant(variant *v, entry *e, call *c, const scan *s, lower_
     strbuf_init(&text);
     status *result = e->n_outputs > 0 ? lower_text(e, v->graph, request, &text) : NULL;
     if (!result && e->n_outputs > 0 && compile)
-        result = program_get(strbuf_text(&text), text.size, e->op->name, &v->executable);
+        result = program_get(strbuf_text(&text), text.size, e->op->name, e->options, &v->executable);
     strbuf_free(&text);
     return result ? result : fill_variant(v, c, e, request);
 }
@@ -468,7 +473,7 @@ status *variant_compile(const entry *e, variant *v, hlo_precision precision) {
     strbuf_init(&text);
     pjrt_executable *made = NULL;
     status *result = lower_text(e, v->graph, &request, &text);
-    if (!result) result = program_get(strbuf_text(&text), text.size, e->op->name, &made);
+    if (!result) result = program_get(strbuf_text(&text), text.size, e->op->name, e->options, &made);
     strbuf_free(&text);
     lower_request_free(&request);
     if (!result) v->executable = made;

@@ -47,6 +47,7 @@ typedef struct call {
     bool results_known; /* RESULT_NEW geometries are filled in already */
     int device;
     uint64_t seed, offset; /* generator state, for OP_RANDOM */
+    int options;           /* set of compile options; exec_call fills it in */
     void *host;            /* the bridge's own view of the call, for host_services */
 } call;
 
@@ -75,6 +76,8 @@ operator_info *operator_intern(
     const char *functional_name);               /* the same name gives the same pointer; NULL with no memory */
 operator_info *operator_from_graph(graph *g);   /* takes the graph; for torch.compile */
 void operator_destroy_graph(operator_info *op); /* of operator_from_graph: drops its cache entries */
+/* Of operator_from_graph: compiled with this set of options, not with the current one; 0: with the current one. */
+void operator_set_options(operator_info *op, int options);
 const char *operator_name(const operator_info *op);
 const op_row *operator_row(const operator_info *op); /* NULL: no native lowering */
 
@@ -86,8 +89,23 @@ void exec_set_mode(eager_mode m);
 eager_mode exec_get_mode(void);
 /* Fused mode: runs what has gathered (the end of an optimizer step). A no-op in the other modes. */
 status *exec_flush(void);
+/* Fused mode: while held, calls gather without a limit of their number, and nothing flushes but a value that is needed.
+ */
+void exec_hold(bool held);
+bool exec_held(void);
 void exec_set_precision(hlo_precision p);
 hlo_precision exec_get_precision(void);
+/* XLA options of compilations, as a numbered set: part of every key. `lines` is "name=value\n..." in sorted order;
+ * equal texts have equal numbers, "" is 0. */
+status *exec_options_intern(const char *lines, int *out);
+const char *exec_options_text(int options);
+/* For every call from now on. Fused mode: runs what has gathered first; its error is returned, the options are set. */
+status *exec_set_options(int options);
+int exec_get_options(void);
+/* Compiles an empty program with them: the plugin's own judgement. */
+status *exec_check_options(int options);
+/* Compiles a program's text and drops it: whether the plugin takes it. */
+status *exec_compile_text(const char *mlir, size_t size, int options);
 const char *runtime_platform(void);        /* "cpu", "tpu"; "" before the client exists */
 status *runtime_client(pjrt_client **out); /* creates it on first use */
 bool runtime_initialized(void);

@@ -41,12 +41,13 @@ static struct pending_graph {
     vector key;       /* uint64_t */
     uint64_t serial;  /* names the graph in storages' external_serial */
     size_t random_count;
-    int device;
+    int device, options;
     bool busy;
 } pending = {.serial = 1};
 
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
 static size_t node_limit; /* a flush is due at this many nodes; 0: not read from the environment yet */
+static _Atomic bool held; /* a training step is one program, however many nodes it has */
 
 #define AT(v, type, i) (((type *)(v).data)[i])
 
@@ -62,8 +63,11 @@ static void *append(vector *v, size_t size) {
 }
 
 bool fused_pending(const storage *s) { return s->pending >= 0; }
+void fused_hold(bool hold) { held = hold; }
+bool fused_held(void) { return held; }
 bool fused_is_busy(void) { return pending.busy; }
 bool fused_empty(void) { return pending.nodes.n == 0; }
+bool fused_other_options(int options) { return pending.nodes.n > 0 && pending.options != options; }
 
 void fused_wait_idle(void) {
     while (pending.busy) pthread_cond_wait(&idle, &exec_lock);
@@ -218,13 +222,14 @@ status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full) {
     *full = false;
     if (e->n_outputs == 0) return NULL;
     pending.device = c->device;
+    pending.options = c->options;
     e->users++;
     pending.random_count += (size_t)(v->random_parameter >= 0 ? v->random_count : 0);
     for (int o = 0; o < e->n_outputs; o++) {
         const entry_output *out = &e->outputs[o];
         put_value(out->result >= 0 ? c->results[out->result].storage : s->storages[out->storage], &out->type);
     }
-    *full = pending.nodes.n >= node_limit;
+    *full = !held && pending.nodes.n >= node_limit;
     return NULL;
 }
 
@@ -240,7 +245,7 @@ static bool has_period(size_t p) {
 /* When the limit cuts a loop, the next cuts come a whole number of rounds later, so the same programs serve again. */
 static void choose_limit(void) {
     size_t n = pending.nodes.n;
-    if (n < node_limit) return;
+    if (n < node_limit || held) return;
     for (size_t p = 1; p <= n / 2; p++) {
         if (!has_period(p)) continue;
         node_limit = n / p * p;
@@ -365,7 +370,7 @@ static status *compile_program(fused_program *p, hlo_precision precision) {
     status *s = build_program_graph(p, g);
     if (!s) s = graph_lower(g, "program", &p->request, p->donate_to, &text);
     if (!s && strbuf_failed(&text)) s = status_no_memory();
-    if (!s) s = program_get(strbuf_text(&text), text.size, "fused", &p->executable);
+    if (!s) s = program_get(strbuf_text(&text), text.size, "fused", pending.options, &p->executable);
     strbuf_free(&text);
     graph_destroy(g);
     p->n_parameters = p->n_externals + (p->request.random_parameter >= 0);

@@ -55,6 +55,7 @@ struct operator_info {
     const char *name;
     const op_row *row;
     graph *graph;             /* operator_from_graph: owned */
+    int options;              /* operator_from_graph: its set of compile options; 0: the current one */
     uint64_t structural_args; /* numbers whose values belong to the key */
     uint64_t promoted_args;   /* numbers that were seen to vary: run-time inputs from the first compile on */
     _Atomic uint64_t
@@ -72,7 +73,7 @@ extern const op_row row_zeros;                     /* core::zeros() */
 typedef struct program program;
 /* Compiles the text for the runtime's client, or finds it compiled already. The result lives until exec_cache_clear (it
  * is reference-counted). */
-status *program_get(const char *mlir, size_t size, const char *name, pjrt_executable **out);
+status *program_get(const char *mlir, size_t size, const char *name, int options, pjrt_executable **out);
 void program_cache_clear(void);
 
 /* ---- the scan of a call: its storages in order of first use, and its key ---- */
@@ -142,6 +143,7 @@ typedef struct entry {
     op_way way;
     int keys;             /* under which the cache has it */
     uint64_t offset_mask; /* tensors, by their order in the call, whose views start at a run-time offset */
+    int options;          /* set of compile options */
     int n_results;
     call_result *results; /* kind and, for RESULT_NEW, geometry */
     int n_inputs, n_outputs;
@@ -161,6 +163,8 @@ status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision preci
                            bool compile, variant **out, uint64_t *structural);
 /* Compiles a variant that is not yet. No lock held. */
 status *variant_compile(const entry *e, variant *v, hlo_precision precision);
+/* The program of a variant: what it compiles. */
+status *variant_text(const entry *e, const variant *v, lower_request *request, strbuf *text);
 void variant_destroy(variant *v);
 
 /* Numbers of a call in order of arguments and elements; returns false when visit does. */
@@ -187,6 +191,9 @@ void fused_forget(storage *s);        /* under the lock: the storage's pending v
 bool fused_is_busy(void);             /* under the lock: a flush is on its way */
 void fused_wait_idle(void);           /* under the lock */
 bool fused_empty(void);
+void fused_hold(bool held);
+bool fused_held(void);
+bool fused_other_options(int options); /* under the lock: what has gathered compiles with others */
 
 /* A buffer with the run-time numbers of one class. */
 typedef const number *(*slot_source)(void *context, const number_slot *slot);
@@ -198,11 +205,17 @@ uint64_t random_word(uint64_t seed,
                      uint64_t offset); /* the state of the operator at this offset of a generator's stream */
 
 /* ---- programs on disk ---- */
+bool disk_local_directory(strbuf *out); /* false: there is none */
+void disk_make_directories(const char *path);
 bool disk_find(const char *mlir, size_t size, const strbuf *options, strbuf *out); /* the serialised executable */
 void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_executable *executable);
 
+/* Writes what failed to compile into a directory and adds its name to the message. Takes the status; NULL stays NULL.
+ */
+status *reproducer_keep(status *error, const char *mlir, size_t size, const pjrt_compile_options *options);
+
 /* ---- runtime ---- */
-extern _Atomic int exec_mode_now, exec_precision_now;
+extern _Atomic int exec_mode_now, exec_precision_now, exec_options_now;
 extern host_services exec_host;
 typedef struct exec_counts {
     _Atomic int64_t calls, cache_requests, cache_hits, disk_hits, compiles, compile_ns, launches, decomposed,
@@ -210,6 +223,6 @@ typedef struct exec_counts {
 } exec_counts;
 extern exec_counts counts;
 #define COUNT(field, n) atomic_fetch_add_explicit(&counts.field, (n), memory_order_relaxed)
-status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out);
+status *runtime_compile(const char *mlir, size_t size, const char *name, int options, pjrt_executable **out);
 
 #endif

@@ -26,6 +26,8 @@ void exec_set_mode(eager_mode m) {
     if (m != MODE_FUSED) status_free(fused_flush());
 }
 status *exec_flush(void) { return fused_flush(); }
+void exec_hold(bool held) { fused_hold(held); }
+bool exec_held(void) { return fused_held(); }
 eager_mode exec_get_mode(void) { return (eager_mode)exec_mode_now; }
 void exec_set_precision(hlo_precision p) { exec_precision_now = (int)p; }
 hlo_precision exec_get_precision(void) { return (hlo_precision)exec_precision_now; }
@@ -197,10 +199,10 @@ static int64_t now_ns(void) {
 
 #define MAX_FLAGS 64
 
-/* "name=value,name=value" into the arrays; the text is cut in place. */
-static int parse_flags(char *text, const char **names, const char **values, int n) {
-    for (char *save = NULL, *item = strtok_r(text, ", ", &save); item && n < MAX_FLAGS;
-         item = strtok_r(NULL, ", ", &save)) {
+/* "name=value" between separators into the arrays; the text is cut in place. */
+static int parse_flags(char *text, const char *separators, const char **names, const char **values, int n) {
+    for (char *save = NULL, *item = text ? strtok_r(text, separators, &save) : NULL; item && n < MAX_FLAGS;
+         item = strtok_r(NULL, separators, &save)) {
         char *equals = strchr(item, '=');
         if (!equals) continue;
         *equals = 0;
@@ -239,25 +241,62 @@ static status *find_or_compile(pjrt_client *client, const char *mlir, size_t siz
     return s;
 }
 
-status *runtime_compile(const char *mlir, size_t size, const char *name, pjrt_executable **out) {
+/* The flags of a compilation, and the texts that they lie in. */
+typedef struct flag_list {
+    const char *names[MAX_FLAGS], *values[MAX_FLAGS];
+    char *environment, *set;
+    pjrt_compile_options options;
+} flag_list;
+
+/* Of two values for one name XLA takes the later one. */
+static void flags_init(flag_list *f, const pjrt_client *client, int options) {
+    int n = 0;
+    if (strcmp(pjrt_client_platform(client), "cpu") == 0) {
+        /* The fast form drops NaN (docs/architecture.md). */
+        f->names[n] = "xla_cpu_enable_fast_min_max";
+        f->values[n++] = "false";
+    }
+    const char *user = environment("TORCH_TPU_INTERNAL_XLA_OPTIONS");
+    f->environment = user ? mem_strdup(user) : NULL;
+    f->set = options ? mem_strdup(exec_options_text(options)) : NULL;
+    n = parse_flags(f->environment, ", ", f->names, f->values, n);
+    n = parse_flags(f->set, "\n", f->names, f->values, n);
+    f->options = (pjrt_compile_options){.n_flags = n, .flag_names = f->names, .flag_values = f->values};
+}
+
+static void flags_free(flag_list *f) {
+    mem_free(f->environment);
+    mem_free(f->set);
+}
+
+status *runtime_compile(const char *mlir, size_t size, const char *name, int options, pjrt_executable **out) {
     pjrt_client *client;
     STATUS_TRY(runtime_client(&client));
     void (*sink)(const char *, const char *, size_t) = program_sink;
     if (sink) sink(name, mlir, size);
-    const char *names[MAX_FLAGS], *values[MAX_FLAGS];
-    int n = 0;
-    if (strcmp(pjrt_client_platform(client), "cpu") == 0) {
-        /* The fast form drops NaN (docs/architecture.md). */
-        names[n] = "xla_cpu_enable_fast_min_max";
-        values[n++] = "false";
-    }
-    const char *user = environment("TORCH_TPU_INTERNAL_XLA_OPTIONS");
-    char *text = user ? mem_strdup(user) : NULL;
-    if (text) n = parse_flags(text, names, values, n);
-    pjrt_compile_options options = {.n_flags = n, .flag_names = names, .flag_values = values};
-    status *s = find_or_compile(client, mlir, size, &options, out);
-    mem_free(text);
+    flag_list flags;
+    flags_init(&flags, client, options);
+    status *s = find_or_compile(client, mlir, size, &flags.options, out);
+    s = reproducer_keep(s, mlir, size, &flags.options);
+    flags_free(&flags);
     return status_prefix(s, "%s: compiling failed", name);
+}
+
+status *exec_check_options(int options) {
+    static const char empty[] = "module @options { func.func public @main() { return } }";
+    return exec_compile_text(empty, sizeof empty - 1, options);
+}
+
+status *exec_compile_text(const char *mlir, size_t size, int options) {
+    pjrt_client *client;
+    STATUS_TRY(runtime_client(&client));
+    flag_list flags;
+    flags_init(&flags, client, options);
+    pjrt_executable *made = NULL;
+    status *s = pjrt_compile(client, mlir, size, &flags.options, &made);
+    if (!s) pjrt_executable_release(made);
+    flags_free(&flags);
+    return s;
 }
 
 /* ---- waiting ---- */

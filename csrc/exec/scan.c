@@ -181,14 +181,15 @@ void scan_call(scan *s, const call *c, hlo_precision precision) {
     s->retype_storage = NULL;
     s->lost = NULL;
     uint64_t structural = c->op->structural_args;
-    uint64_t *w = reserve(s, 4);
+    uint64_t *w = reserve(s, 5);
     if (!w) return;
     w[0] = (uint64_t)(uintptr_t)c->op;
     w[1] = (uint64_t)precision | (uint64_t)(uint32_t)c->device << 8 | (uint64_t)c->results_known << 40 |
            (uint64_t)(exec_mode_now == MODE_FUSED) << 41;
     w[2] = structural;
     w[3] = (uint64_t)(uint32_t)c->n_args | (uint64_t)(uint32_t)s->declared_results << 32;
-    s->words = 4;
+    w[4] = (uint64_t)(uint32_t)c->options;
+    s->words = 5;
     for (int i = 0; i < c->n_args; i++) scan_argument(s, &c->args[i], i >= 64 || (structural >> i & 1));
     /* What infer adds to the declared results follows from the key, so is no part of it. */
     for (int k = 0; k < s->declared_results; k++) {

@@ -10,6 +10,7 @@
 graph *graph_create(void) {
     graph *g = mem_alloc(sizeof *g);
     if (!g) return NULL;
+    g->references = 1;
     g->arena = arena_create();
     if (!g->arena) {
         mem_free(g);
@@ -19,7 +20,9 @@ graph *graph_create(void) {
 }
 
 void graph_destroy(graph *g) {
-    if (!g) return;
+    if (!g || --g->references > 0) return;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_subs; k++) graph_destroy(g->nodes[i].subs[k]);
     status_free(g->error);
     mem_free(g->nodes);
     mem_free(g->types);
@@ -27,6 +30,11 @@ void graph_destroy(graph *g) {
     mem_free(g->outputs);
     arena_destroy(g->arena);
     mem_free(g);
+}
+
+graph *graph_retain(graph *g) {
+    g->references++;
+    return g;
 }
 
 arena *graph_arena(graph *g) { return g->arena; }
@@ -251,6 +259,92 @@ int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *
     return first;
 }
 
+/* ---- control flow ---- */
+
+static bool same_type(const tensor_type *a, const tensor_type *b) {
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+/* The sub-graph's inputs are these values. */
+static bool takes(graph *g, const graph *sub, int n_args, const int32_t *args) {
+    bool same = n_args == sub->n_inputs;
+    for (int i = 0; same && i < n_args; i++) {
+        if (!valid(g, args[i])) return bad_value(g, "operand", args[i]) >= 0;
+        same = same_type(&g->types[args[i]], &sub->types[sub->inputs[i]]);
+    }
+    if (!same) fail(g, status_new(STATUS_INTERNAL, "graph: control flow over a graph whose inputs are others"));
+    return same;
+}
+
+static bool gives(graph *g, const graph *sub, int k, const tensor_type *wanted) {
+    tensor_type got = sub->outputs[k] < 0 ? (tensor_type){DTYPE_INVALID, 0, NULL} : graph_output_type(sub, k);
+    if (same_type(&got, wanted)) return true;
+    fail(g, status_new(STATUS_INTERNAL, "graph: result %d of a graph in control flow has another type", k));
+    return false;
+}
+
+/* Results have the types of the first graph's outputs. */
+static int32_t add_control(graph *g, node_kind kind, int n_subs, graph *const *subs, int n_args, const int32_t *args) {
+    argument *copy = ARENA_NEW(g->arena, argument, n_args);
+    graph **kept = arena_copy(g->arena, subs, sizeof *subs * (size_t)n_subs);
+    const graph *last = subs[n_subs - 1];
+    if (!copy || !kept) return no_memory(g);
+    for (int i = 0; i < n_args; i++) {
+        copy[i].tag = ARG_VALUE;
+        copy[i].u.value = args[i];
+    }
+    int32_t first = g->n_values;
+    for (int k = 0; k < last->n_outputs; k++) {
+        tensor_type t = last->outputs[k] < 0 ? (tensor_type){DTYPE_INVALID, 0, NULL} : graph_output_type(last, k);
+        if (add_value(g, t.dtype, t.rank, t.dims) < 0) return -1;
+    }
+    graph_node *n = add_node(g, kind);
+    if (!n) return -1;
+    n->subs = kept;
+    n->n_subs = n_subs;
+    for (int i = 0; i < n_subs; i++) graph_retain(kept[i]);
+    n->n_args = n_args;
+    n->args = copy;
+    n->n_results = last->n_outputs;
+    n->first_result = first;
+    return first;
+}
+
+int32_t graph_call_case(graph *g, int32_t index, int n_branches, graph *const *branches, int n_args,
+                        const int32_t *args) {
+    if (!valid(g, index)) return bad_value(g, "branch", index);
+    if (n_branches < 1) return fail(g, status_new(STATUS_INTERNAL, "graph: a choice among no branches"));
+    const graph *last = branches[n_branches - 1];
+    for (int i = 0; i < n_branches; i++) {
+        if (!takes(g, branches[i], n_args, args)) return -1;
+        if (branches[i]->n_outputs != last->n_outputs)
+            return fail(g, status_new(STATUS_INTERNAL, "graph: branches with different numbers of results"));
+        for (int k = 0; k < last->n_outputs; k++) {
+            tensor_type t = last->outputs[k] < 0 ? (tensor_type){DTYPE_INVALID, 0, NULL} : graph_output_type(last, k);
+            if (!gives(g, branches[i], k, &t)) return -1;
+        }
+    }
+    int32_t *all = ARENA_NEW(g->arena, int32_t, n_args + 1);
+    if (!all) return no_memory(g);
+    all[0] = index;
+    if (n_args) memcpy(all + 1, args, sizeof *args * (size_t)n_args);
+    return add_control(g, NODE_CASE, n_branches, branches, n_args + 1, all);
+}
+
+int32_t graph_call_while(graph *g, graph *condition, graph *body, int n_args, const int32_t *args) {
+    if (!takes(g, condition, n_args, args) || !takes(g, body, n_args, args)) return -1;
+    tensor_type predicate = {DTYPE_BOOL, 0, NULL};
+    if (condition->n_outputs != 1 || body->n_outputs > n_args)
+        return fail(g, status_new(STATUS_INTERNAL, "graph: a loop with the wrong number of results"));
+    if (!gives(g, condition, 0, &predicate)) return -1;
+    for (int k = 0; k < body->n_outputs; k++)
+        if (!gives(g, body, k, &g->types[args[k]])) return -1;
+    graph *subs[2] = {condition, body};
+    return add_control(g, NODE_WHILE, 2, subs, n_args, args);
+}
+
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args) { g->nodes[node].dynamic_args = dynamic_args; }
 
 void graph_set_offset(graph *g, int32_t slot) {
@@ -275,6 +369,7 @@ int graph_random_count(const graph *g) {
         const graph_node *node = &g->nodes[i];
         if (node->kind == NODE_OP && (node->row->flags & OP_RANDOM)) n++;
         if (node->kind == NODE_GRAPH) n += graph_random_count(node->sub);
+        for (int k = 0; k < node->n_subs; k++) n += graph_random_count(node->subs[k]);
     }
     return n;
 }

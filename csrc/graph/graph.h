@@ -1,7 +1,8 @@
 /* The ATen graph: what every operator call, in every mode, becomes.
  *
  * Values are numbered; nodes are in program order. A node reads a view of a base value, writes one, calls an operator,
- * or calls a whole graph. Mutation exists only as WRITE nodes: they make a new base value. */
+ * calls a whole graph, chooses among graphs, or repeats one. Mutation exists only as WRITE nodes: they make a new base
+ * value. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -9,12 +10,16 @@
 #include "ops/call.h"
 #include "ops/ops.h"
 
-typedef enum { NODE_READ, NODE_WRITE, NODE_OP, NODE_GRAPH } node_kind;
+typedef enum { NODE_READ, NODE_WRITE, NODE_OP, NODE_GRAPH, NODE_CASE, NODE_WHILE } node_kind;
 typedef struct graph graph;
 typedef struct graph_node {
     node_kind kind;
-    const op_row *row;    /* NODE_OP */
-    const graph *sub;     /* NODE_GRAPH: arguments are its inputs, flattened */
+    const op_row *row; /* NODE_OP */
+    const graph *sub;  /* NODE_GRAPH: arguments are its inputs, flattened */
+    /* NODE_CASE: branches; NODE_WHILE: condition and body. Owned; their inputs are the arguments, in NODE_CASE without
+     * the first, which chooses the branch. */
+    int n_subs;
+    graph *const *subs;
     const geometry *view; /* NODE_READ, NODE_WRITE */
     int32_t base, source; /* NODE_READ: base; NODE_WRITE: base, source value (base -1: a fresh base, see fresh_*) */
     int32_t fresh_rank;
@@ -30,7 +35,8 @@ typedef struct graph_node {
 } graph_node;
 
 graph *graph_create(void);
-void graph_destroy(graph *g);
+void graph_destroy(graph *g); /* one owner less; the last one's destroys it */
+graph *graph_retain(graph *g);
 arena *graph_arena(graph *g);
 /* All of these return -1 with no memory or on a bad id; graph_status has the first error. */
 int32_t graph_input(graph *g, dtype t, int rank, const int64_t *dims);
@@ -42,6 +48,13 @@ int32_t graph_write_fresh(graph *g, const geometry *view,
 int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args, int n_results,
                    const tensor_type *results);
 int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args); /* first result's id */
+/* Both retain the graphs. Of the branches, whose results have the same types, the one numbered by the index runs: a
+ * bool or an integer, clamped to the last branch where there is none of its number. */
+int32_t graph_call_case(graph *g, int32_t index, int n_branches, graph *const *branches, int n_args,
+                        const int32_t *args);
+/* While the condition (one bool result) holds: the body's results take the place of the first arguments, whose types
+ * they have; the other arguments stay. The node's results are those arguments in the end. */
+int32_t graph_call_while(graph *g, graph *condition, graph *body, int n_args, const int32_t *args);
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args);
 /* The view of the READ or WRITE added last starts where a run-time number says. */
 void graph_set_offset(graph *g, int32_t slot);
@@ -74,8 +87,14 @@ typedef struct number_slot {
     slot_class cls;
     bool imaginary;
 } number_slot;
+/* The text of a node begins on this line, and ends where the next one's begins. */
+typedef struct node_line {
+    int32_t node, line;
+} node_line;
 typedef struct lower_request {
     hlo_precision precision;
+    node_line *lines; /* room for a line a node of the graph that the outermost graph calls, or NULL: not asked for */
+    int n_lines, line_capacity;
     /* Numbers of the single NODE_OP of a strict graph that are run-time inputs: bit `arg`. */
     uint64_t dynamic_args;
     /* Filled in: */

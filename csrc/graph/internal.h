@@ -12,6 +12,7 @@ struct graph {
     int n_nodes, n_values, n_inputs, n_outputs;
     int node_capacity, value_capacity, input_capacity, output_capacity;
     status *error;
+    _Atomic int references;
 };
 
 #endif

@@ -79,6 +79,7 @@ static void put_node(const graph *g, strbuf *out, const graph_node *n) {
     put(out, n->kind);
     if (n->kind == NODE_OP) put_text(out, n->row->name);
     if (n->kind == NODE_GRAPH) graph_key(n->sub, out);
+    for (int k = 0; k < n->n_subs; k++) graph_key(n->subs[k], out);
     put(out, n->base);
     put(out, n->source);
     if (n->view) put_geometry(out, n->view);
@@ -171,6 +172,10 @@ static void print_view(strbuf *out, const geometry *v) {
     strbuf_printf(out, " offset %" PRId64 "%s%s", v->offset, v->conj ? " conj" : "", v->neg ? " neg" : "");
 }
 
+static const char *kind_name(node_kind kind) {
+    return kind == NODE_CASE ? "case" : kind == NODE_WHILE ? "while" : "graph";
+}
+
 static void print_node(const graph *g, strbuf *out, const graph_node *n) {
     for (int k = 0; k < n->n_results; k++) {
         strbuf_printf(out, "%s%%%d: ", k ? ", " : "  ", (int)(n->first_result + k));
@@ -190,7 +195,9 @@ static void print_node(const graph *g, strbuf *out, const graph_node *n) {
             break;
         case NODE_OP:
         case NODE_GRAPH:
-            strbuf_printf(out, " = %s(", n->kind == NODE_OP ? n->row->name : "graph");
+        case NODE_CASE:
+        case NODE_WHILE:
+            strbuf_printf(out, " = %s(", n->kind == NODE_OP ? n->row->name : kind_name(n->kind));
             for (int i = 0; i < n->n_args; i++) {
                 if (i) strbuf_puts(out, ", ");
                 print_argument(out, &n->args[i]);
@@ -199,6 +206,7 @@ static void print_node(const graph *g, strbuf *out, const graph_node *n) {
             break;
     }
     strbuf_puts(out, "\n");
+    for (int k = 0; k < n->n_subs; k++) graph_print(n->subs[k], out);
 }
 
 void graph_print(const graph *g, strbuf *out) {

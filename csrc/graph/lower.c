@@ -19,6 +19,7 @@ typedef struct lower_state {
     uint64_t dynamic_args;
     int32_t slot_node;
     int depth;
+    hlo_value turns;    /* in loops: ui64[1], different in every turn; NULL outside */
     const graph *graph; /* and its node that is being lowered */
     const graph_node *node;
 } lower_state;
@@ -142,6 +143,7 @@ static hlo_value random_state(void *context) {
         s->request->random_parameter = s->n_parameters++;
     }
     hlo_value word = hlo_slice_dim(b, s->words, 0, s->random_node, s->random_node + 1, 1);
+    if (s->turns) word = hlo_add(b, word, s->turns);
     int64_t counter = (int64_t)s->random_use++ << RANDOM_USE_SHIFT;
     hlo_value parts[2] = {word, hlo_constant_ints(b, DTYPE_U64, 1, &counter)};
     return hlo_concatenate(b, 2, parts, 0);
@@ -223,6 +225,93 @@ static hlo_value dynamic_offset(lower_state *s, const graph_node *n) {
     return n->offset_slot >= 0 ? slot_value(s, slot) : NULL;
 }
 
+/* ---- control flow ---- */
+
+/* The graph's outputs for these inputs, in the region that is open; false with no memory. */
+static bool lower_inside(lower_state *s, const graph *sub, const hlo_value *inputs, hlo_value *outputs) {
+    hlo_value *inner = ARENA_NEW(hlo_arena(s->builder), hlo_value, sub->n_values);
+    if (!inner) return false;
+    for (int i = 0; i < sub->n_inputs; i++) inner[sub->inputs[i]] = inputs[i];
+    s->depth++;
+    bool ok = lower_graph(s, sub, inner);
+    s->depth--;
+    for (int k = 0; ok && k < sub->n_outputs; k++) outputs[k] = sub->outputs[k] < 0 ? NULL : inner[sub->outputs[k]];
+    return ok;
+}
+
+/* Absent outputs are left out of regions and their owners' results. */
+static int close_up(int n, hlo_value *values) {
+    int kept = 0;
+    for (int k = 0; k < n; k++)
+        if (values[k]) values[kept++] = values[k];
+    return kept;
+}
+
+static hlo_value *operands_of(lower_state *s, const graph_node *n, const hlo_value *values, int from) {
+    hlo_value *operands = ARENA_NEW(hlo_arena(s->builder), hlo_value, n->n_args + 1);
+    for (int i = from; operands && i < n->n_args; i++) operands[i - from] = values[n->args[i].u.value];
+    return operands;
+}
+
+static bool lower_case(lower_state *s, const graph_node *n, hlo_value *values) {
+    hlo_builder *b = s->builder;
+    arena *mem = hlo_arena(b);
+    hlo_value *operands = operands_of(s, n, values, 1), *outputs = ARENA_NEW(mem, hlo_value, n->n_results + 1);
+    hlo_region **regions = ARENA_NEW(mem, hlo_region *, n->n_subs);
+    if (!operands || !outputs || !regions) return false;
+    int count = 0;
+    for (int i = 0; i < n->n_subs; i++) {
+        hlo_region_begin(b, 0, NULL, NULL);
+        if (!lower_inside(s, n->subs[i], operands, outputs)) return false;
+        count = hlo_status(b) ? 0 : close_up(n->n_results, outputs);
+        regions[i] = hlo_region_end(b, count, outputs);
+    }
+    hlo_value index = hlo_convert(b, values[n->args[0].u.value], DTYPE_I32);
+    hlo_case(b, index, n->n_subs, regions, count, outputs);
+    const graph *first = n->subs[0];
+    int k = 0;
+    for (int r = 0; r < n->n_results; r++) values[n->first_result + r] = first->outputs[r] < 0 ? NULL : outputs[k++];
+    return true;
+}
+
+/* What random words are shifted by in a turn: an odd constant of the golden ratio (as in splitmix64) keeps the turns of
+ * one loop and of those around it apart. */
+static hlo_value next_turn(hlo_builder *b, hlo_value turns) {
+    int64_t one = (int64_t)0x9E3779B97F4A7C15u;
+    return hlo_add(b, turns, hlo_constant_ints(b, DTYPE_U64, 1, &one));
+}
+
+/* Carried: the body's results, then the turns where random bits are used. The other operands are captured. */
+static bool lower_while(lower_state *s, const graph_node *n, hlo_value *values) {
+    hlo_builder *b = s->builder;
+    arena *mem = hlo_arena(b);
+    const graph *condition = n->subs[0], *body = n->subs[1];
+    int carried = n->n_results, all = carried + (graph_random_count(condition) + graph_random_count(body) > 0);
+    hlo_value *init = ARENA_NEW(mem, hlo_value, all + 1), *inner = operands_of(s, n, values, 0);
+    hlo_value *outputs = ARENA_NEW(mem, hlo_value, all + 1), *carry = ARENA_NEW(mem, hlo_value, all + 1);
+    hlo_type *types = ARENA_NEW(mem, hlo_type, all + 1);
+    if (!init || !inner || !outputs || !carry || !types) return false;
+    int64_t one = 1;
+    hlo_value outside = s->turns;
+    for (int i = 0; i < carried; i++) init[i] = inner[i];
+    if (all > carried) init[carried] = outside ? outside : hlo_constant_int(b, DTYPE_U64, 1, &one, 0);
+    if (hlo_status(b)) return true;
+    for (int i = 0; i < all; i++) types[i] = (hlo_type){init[i]->dtype, init[i]->rank, init[i]->dims};
+    hlo_region *regions[2];
+    for (int r = 0; r < 2; r++) {
+        hlo_region_begin(b, all, types, carry);
+        for (int i = 0; i < carried; i++) inner[i] = carry[i];
+        if (all > carried) s->turns = carry[carried];
+        if (!lower_inside(s, n->subs[r], inner, outputs)) return false;
+        if (r == 1 && all > carried) outputs[carried] = next_turn(b, carry[carried]);
+        regions[r] = hlo_region_end(b, r == 0 ? 1 : all, outputs);
+    }
+    s->turns = outside;
+    hlo_while(b, all, init, regions[0], regions[1], outputs);
+    for (int k = 0; k < carried; k++) values[n->first_result + k] = outputs[k];
+    return true;
+}
+
 static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     hlo_value base = n->base >= 0 ? values[n->base] : NULL;
     if (n->base < 0) {
@@ -245,8 +334,17 @@ static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values)
             return lower_op(s, g, n, values);
         case NODE_GRAPH:
             return lower_sub_graph(s, n, values);
+        case NODE_CASE:
+            return lower_case(s, n, values);
+        case NODE_WHILE:
+            return lower_while(s, n, values);
     }
     return true;
+}
+
+static void mark_line(lower_state *s, int node) {
+    lower_request *r = s->request;
+    if (r->n_lines < r->line_capacity) r->lines[r->n_lines++] = (node_line){node, hlo_next_line(s->builder)};
 }
 
 static bool lower_graph(lower_state *s, const graph *g, hlo_value *values) {
@@ -254,10 +352,11 @@ static bool lower_graph(lower_state *s, const graph *g, hlo_value *values) {
     for (int i = 0; i < g->n_nodes; i++) {
         if (hlo_status(s->builder)) return true; /* reported by hlo_finish */
         const graph_node *n = &g->nodes[i];
-        if (n->kind == NODE_GRAPH) {
+        if (n->kind == NODE_GRAPH || n->n_subs) {
             s->dynamic_args = s->depth == 0 ? n->dynamic_args : 0;
             if (s->depth == 0) s->slot_node = i;
         }
+        if (s->depth == 1) mark_line(s, i);
         if (!lower_node(s, g, i, values)) return false;
         s->dynamic_args = dynamic_args;
         if (s->depth == 0) s->slot_node = -1;

@@ -81,6 +81,15 @@ void hlo_parameter_donate(hlo_builder *b, int parameter, int output) {
 
 /* ---- the module ---- */
 
+enum { HEADER_LINES = 2 }; /* "module ... {" and "func.func ... {" */
+
+int hlo_next_line(hlo_builder *b) {
+    const hlo_region *body = b->region;
+    while (body->parent) body = body->parent;
+    for (; b->counted < body->text.size; b->counted++) b->lines += body->text.data[b->counted] == '\n';
+    return HEADER_LINES + b->lines + 1;
+}
+
 static bool check_donations(hlo_builder *b, int n, const hlo_value *results) {
     int i = 0;
     for (const hlo_parameter_info *p = b->parameters; p; p = p->next, i++) {

@@ -45,6 +45,9 @@ hlo_precision hlo_get_precision(const hlo_builder *b); /* to restore it */
 /* A parameter of @main. alias_output >= 0 prints tf.aliasing_output (donation to that result). */
 hlo_value hlo_parameter(hlo_builder *b, dtype t, int rank, const int64_t *dims);
 void hlo_parameter_donate(hlo_builder *b, int parameter, int output);
+/* The line of the module's text, from 1, that the next operation of @main will be printed on: what compilers call the
+ * source line of an operation. */
+int hlo_next_line(hlo_builder *b);
 /* Ends @main with these results and appends the whole module's text to out. `name` is the module's symbol. */
 status *hlo_finish(hlo_builder *b, const char *name, int n, const hlo_value *results, strbuf *out);
 

@@ -36,6 +36,8 @@ struct hlo_builder {
     hlo_parameter_info *parameters, *last_parameter;
     int n_parameters;
     strbuf attributes; /* of the operation about to be emitted */
+    int lines;         /* of @main's text, as far as they were counted: */
+    size_t counted;
 };
 
 /* ---- types and values ---- */

@@ -11,6 +11,7 @@
     X(ops_activation)    \
     X(ops_complex)       \
     X(ops_copy)          \
+    X(ops_control)       \
     X(ops_factory)       \
     X(ops_foreach)       \
     X(ops_optimizer)     \

@@ -93,8 +93,23 @@ status *pjrt_executable_cost(pjrt_executable *e, pjrt_cost *out);
 /* ---- compiling for a topology that is not attached ---- */
 status *pjrt_topology_create(pjrt_plugin *p, const char *name, pjrt_topology **out);
 void pjrt_topology_destroy(pjrt_topology *t);
+typedef struct {
+    int devices;
+    int64_t memory_bytes;           /* of a device, as far as programs may use it; -1: unknown */
+    strbuf platform, version, kind; /* as a client with such devices tells them */
+} pjrt_topology_info;
+status *pjrt_topology_describe(pjrt_topology *t, pjrt_topology_info *out); /* on success, pjrt_topology_info_free it */
+void pjrt_topology_info_free(pjrt_topology_info *info);
+/* What of a compiled program is wanted; each may be NULL. */
+typedef struct {
+    pjrt_cost *cost;
+    strbuf *serialized;
+    strbuf *optimized; /* HloModuleProto, or HloModuleProtoWithConfig */
+    bool *with_config; /* which of the two */
+} pjrt_compiled;
+/* On a topology of several devices the program is one that any of them may run, as pjrt_compile's. */
 status *pjrt_compile_for_topology(pjrt_topology *t, const char *mlir, size_t size, const pjrt_compile_options *o,
-                                  pjrt_cost *cost /* may be NULL */, strbuf *serialized /* may be NULL */);
+                                  const pjrt_compiled *wanted);
 
 /* ---- counters, all atomic ---- */
 typedef struct {

@@ -392,6 +392,8 @@ static int32_t copy_node(graph *g, arena *a, const graph_node *n, const int32_t 
             return graph_write(g, renamed(names, n->base), n->view, renamed(names, n->source));
         case NODE_OP:
         case NODE_GRAPH:
+        case NODE_CASE:
+        case NODE_WHILE:
             break;
     }
     const argument *arguments = rename_arguments(a, n->n_args, n->args, names);
@@ -399,7 +401,10 @@ static int32_t copy_node(graph *g, arena *a, const graph_node *n, const int32_t 
     if (n->kind == NODE_OP) return graph_call(g, n->row, n->n_args, arguments, n->n_results, n->result_types);
     int32_t *ids = ARENA_NEW(a, int32_t, n->n_args);
     for (int i = 0; ids && i < n->n_args; i++) ids[i] = arguments[i].u.value;
-    return ids ? graph_call_graph(g, n->sub, n->n_args, ids) : -1;
+    if (!ids) return -1;
+    if (n->kind == NODE_CASE) return graph_call_case(g, ids[0], n->n_subs, n->subs, n->n_args - 1, ids + 1);
+    if (n->kind == NODE_WHILE) return graph_call_while(g, n->subs[0], n->subs[1], n->n_args, ids);
+    return graph_call_graph(g, n->sub, n->n_args, ids);
 }
 
 /* The value ids are dense and in program order: inputs and results number graph_value_count of them. */
@@ -451,6 +456,77 @@ static PyObject *method_call_graph(PyObject *self, PyObject *args) {
     return result;
 }
 
+/* ---- control flow: the graphs are taken ---- */
+
+static bool take_graphs(PyObject *list, arena *a, int *count, graph ***out) {
+    PyObject *items = PySequence_Fast(list, "expected a list of graphs");
+    if (!items) return false;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+    *out = ARENA_NEW(a, graph *, n + 1);
+    *count = 0;
+    for (Py_ssize_t i = 0; *out && i < n; i++) {
+        graph *taken = python_graph_take(PySequence_Fast_GET_ITEM(items, i));
+        if (!taken) break;
+        (*out)[(*count)++] = taken;
+    }
+    Py_DECREF(items);
+    if (!*out) PyErr_NoMemory();
+    return *out && *count == n;
+}
+
+/* Results of a node just made; with the kind's function behind it. */
+static PyObject *control_results(const graph *g, int32_t first, int n) {
+    return first < 0 ? raise_status(graph_status(g)) : ids_from(first, n);
+}
+
+static bool parse_ids(arena *a, PyObject *o, int *n, int32_t **out) {
+    const int64_t *ids;
+    if (!parse_ints(a, o, n, &ids) || !(*out = ARENA_NEW(a, int32_t, *n + 1))) return false;
+    for (int i = 0; i < *n; i++) (*out)[i] = (int32_t)ids[i];
+    return true;
+}
+
+static PyObject *add_control(graph *g, arena *a, int index, PyObject *graphs, PyObject *values, bool loop) {
+    int n, count = 0;
+    int32_t *ids;
+    graph **taken = NULL;
+    PyObject *result = NULL;
+    if (parse_ids(a, values, &n, &ids) && take_graphs(graphs, a, &count, &taken)) {
+        int n_results = count ? graph_output_count(taken[count - 1]) : 0;
+        if (loop && count != 2)
+            PyErr_SetString(PyExc_ValueError, "a loop has two graphs: its condition and its body");
+        else if (loop)
+            result = control_results(g, graph_call_while(g, taken[0], taken[1], n, ids), n_results);
+        else
+            result = control_results(g, graph_call_case(g, index, count, taken, n, ids), n_results);
+    }
+    for (int i = 0; i < count; i++) graph_destroy(taken[i]);
+    return result;
+}
+
+static PyObject *method_call_case(PyObject *self, PyObject *args) {
+    int index;
+    PyObject *graphs, *values;
+    if (!PyArg_ParseTuple(args, "iOO", &index, &graphs, &values)) return NULL;
+    graph *g = graph_of(self);
+    arena *a = g ? scratch() : NULL;
+    if (!a) return NULL;
+    PyObject *result = add_control(g, a, index, graphs, values, false);
+    arena_destroy(a);
+    return result;
+}
+
+static PyObject *method_call_while(PyObject *self, PyObject *args) {
+    PyObject *graphs, *values;
+    if (!PyArg_ParseTuple(args, "OO", &graphs, &values)) return NULL;
+    graph *g = graph_of(self);
+    arena *a = g ? scratch() : NULL;
+    if (!a) return NULL;
+    PyObject *result = add_control(g, a, 0, graphs, values, true);
+    arena_destroy(a);
+    return result;
+}
+
 /* ---- looking at a graph ---- */
 
 static PyObject *type_to_python(tensor_type t) {
@@ -471,6 +547,15 @@ static PyObject *method_value_type(PyObject *self, PyObject *value) {
     long id = PyLong_AsLong(value);
     if (!g || (id == -1 && PyErr_Occurred())) return NULL;
     return type_to_python(graph_value_type(g, (int32_t)id));
+}
+
+static PyObject *method_input_type(PyObject *self, PyObject *position) {
+    graph *g = graph_of(self);
+    long i = PyLong_AsLong(position);
+    if (!g || (i == -1 && PyErr_Occurred())) return NULL;
+    if (i >= 0 && i < graph_input_count(g)) return type_to_python(graph_value_type(g, graph_input_at(g, (int)i)));
+    PyErr_Format(PyExc_IndexError, "a graph of %d inputs has no input %ld", graph_input_count(g), i);
+    return NULL;
 }
 
 static PyObject *method_output_type(PyObject *self, PyObject *position) {
@@ -503,6 +588,52 @@ static PyObject *graph_str(PyObject *self) {
     graph_print(g, &text);
     PyObject *result = strbuf_failed(&text) ? PyErr_NoMemory() : PyUnicode_FromString(strbuf_text(&text));
     strbuf_free(&text);
+    return result;
+}
+
+/* For each input the output that it is donated to, or -1: `count` of them in the arena. */
+static bool parse_donations(arena *a, PyObject *o, const graph *g, const int32_t **out) {
+    int n;
+    const int64_t *values;
+    *out = NULL;
+    if (!o || o == Py_None) return true;
+    if (!parse_ints(a, o, &n, &values)) return false;
+    int32_t *donate = ARENA_NEW(a, int32_t, n);
+    if (!donate) return PyErr_NoMemory() != NULL;
+    for (int i = 0; i < n; i++) donate[i] = (int32_t)values[i];
+    *out = donate;
+    if (n == graph_input_count(g)) return true;
+    PyErr_Format(PyExc_ValueError, "donations for %d inputs of a graph of %d", n, graph_input_count(g));
+    return false;
+}
+
+static PyObject *lower_text(const graph *g, const char *name, int precision, const int32_t *donate) {
+    strbuf text;
+    strbuf_init(&text);
+    lower_request request;
+    lower_request_init(&request, (hlo_precision)precision);
+    status *s = graph_lower(g, name, &request, donate, &text);
+    int words = request.random_parameter >= 0 ? graph_random_count(g) : 0;
+    PyObject *result = s ? raise_status(s) : Py_BuildValue("(s#i)", strbuf_text(&text), (Py_ssize_t)text.size, words);
+    status_free(s);
+    lower_request_free(&request);
+    strbuf_free(&text);
+    return result;
+}
+
+static PyObject *method_lower(PyObject *self, PyObject *args) {
+    const char *name;
+    int precision;
+    PyObject *donations = NULL;
+    if (!PyArg_ParseTuple(args, "si|O", &name, &precision, &donations)) return NULL;
+    graph *g = graph_of(self);
+    if (!g) return NULL;
+    if (graph_status(g)) return raise_status(graph_status(g));
+    arena *a = scratch();
+    if (!a) return NULL;
+    const int32_t *donate;
+    PyObject *result = parse_donations(a, donations, g, &donate) ? lower_text(g, name, precision, donate) : NULL;
+    arena_destroy(a);
     return result;
 }
 
@@ -568,10 +699,19 @@ static PyMethodDef graph_methods[] = {
     {"read", method_read, METH_VARARGS, "read(base, geometry) -> value id"},
     {"write", method_write, METH_VARARGS, "write(base or None, geometry, source) -> value id of the new base"},
     {"call_graph", method_call_graph, METH_VARARGS, "call_graph(graph, value ids) -> value ids (None: absent)"},
+    {"call_case", method_call_case, METH_VARARGS,
+     "call_case(index, [graphs], value ids) -> value ids: the branch of this number; takes the graphs"},
+    {"call_while", method_call_while, METH_VARARGS,
+     "call_while([condition, body], value ids) -> value ids: a loop; takes the graphs"},
     {"output", method_output, METH_O, "output(value id or None)"},
     {"value_type", method_value_type, METH_O, "value_type(value id) -> (dtype name, dims), or None"},
+    {"input_type", method_input_type, METH_O, "input_type(i) -> (dtype name, dims)"},
     {"output_type", method_output_type, METH_O, "output_type(k) -> (dtype name, dims), or None when absent"},
     {"key", method_key, METH_NOARGS, "key() -> bytes, equal for equal graphs only"},
+    {"lower", method_lower, METH_VARARGS,
+     "lower(name, precision, donations=None) -> (text, random words): the program that it lowers to. donations: for"
+     " each input the output that its memory goes to, or -1. Random words, where there are any, are one more"
+     " parameter ui64[words] after the inputs."},
     {"stablehlo", method_stablehlo, METH_VARARGS, "stablehlo(name='main') -> text of the program it lowers to"},
     {0},
 };

@@ -278,7 +278,9 @@ PyTypeObject *graph_operator_type;
 PyObject *graph_operator(PyObject *, PyObject *args) {
     HANDLE_TH_ERRORS
     PyObject *graph_object, *inputs, *constants, *results, *outputs;
-    if (!PyArg_ParseTuple(args, "OOOOO", &graph_object, &inputs, &constants, &results, &outputs)) return nullptr;
+    int options = 0;
+    if (!PyArg_ParseTuple(args, "OOOOO|i", &graph_object, &inputs, &constants, &results, &outputs, &options))
+        return nullptr;
     std::unique_ptr<graph, decltype(&graph_destroy)> g(python_graph_take(graph_object), graph_destroy);
     if (!g) return nullptr;
     auto made = std::make_unique<GraphOperator>();
@@ -290,8 +292,9 @@ PyObject *graph_operator(PyObject *, PyObject *args) {
                           made->results.size() == static_cast<size_t>(graph_output_count(g.get())),
                       "graph_operator: inputs and results do not fit the graph");
     made->op = operator_from_graph(g.get());
+    (void)g.release();  // taken, also on failure
     TORCH_CHECK(made->op, "out of host memory");
-    (void)g.release();
+    operator_set_options(made->op, options);
     auto *self = reinterpret_cast<GraphOperatorObject *>(graph_operator_type->tp_alloc(graph_operator_type, 0));
     if (!self) return nullptr;
     self->made = made.release();
@@ -373,8 +376,10 @@ PyType_Spec kSpec = {"torch_tpu._C.GraphOperator", sizeof(GraphOperatorObject), 
 
 PyMethodDef kFunctions[] = {
     {"graph_operator", graph_operator, METH_VARARGS,
-     "graph_operator(graph, inputs, constants, results, outputs) -> GraphOperator\n\nThe arguments are the fields of "
-     "torch_tpu._fx.Program. Takes the graph."},
+     "graph_operator(graph, inputs, constants, results, outputs, options=0) -> GraphOperator\n\nThe first arguments "
+     "are "
+     "the fields of torch_tpu._fx.Program. Takes the graph. options: number of its set of XLA options; 0: the current "
+     "one."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -232,6 +232,17 @@ PyObject *flush(PyObject * /*module*/, PyObject * /*unused*/) {
     END_HANDLE_TH_ERRORS
 }
 
+PyObject *hold(PyObject * /*module*/, PyObject *held) {
+    HANDLE_TH_ERRORS
+    const int value = PyObject_IsTrue(held);
+    if (value < 0) throw python_error();
+    exec_hold(value != 0);
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *is_held(PyObject * /*module*/, PyObject * /*unused*/) { return PyBool_FromLong(exec_held()); }
+
 PyObject *get_precision(PyObject * /*module*/, PyObject * /*unused*/) { return PyLong_FromLong(exec_get_precision()); }
 
 PyObject *set_precision(PyObject * /*module*/, PyObject *precision) {
@@ -241,6 +252,57 @@ PyObject *set_precision(PyObject * /*module*/, PyObject *precision) {
     TORCH_CHECK_VALUE(value >= HLO_PRECISION_DEFAULT && value <= HLO_PRECISION_HIGHEST, "no precision has the number ",
                       value);
     exec_set_precision(static_cast<hlo_precision>(value));
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *options_intern(PyObject * /*module*/, PyObject *lines) {
+    HANDLE_TH_ERRORS
+    const char *text = PyUnicode_AsUTF8(lines);
+    if (!text) throw python_error();
+    int number = 0;
+    check(exec_options_intern(text, &number));
+    return PyLong_FromLong(number);
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *get_options(PyObject * /*module*/, PyObject * /*unused*/) { return PyLong_FromLong(exec_get_options()); }
+
+PyObject *set_options(PyObject * /*module*/, PyObject *number) {
+    HANDLE_TH_ERRORS
+    const long value = PyLong_AsLong(number);
+    if (value == -1 && PyErr_Occurred()) throw python_error();
+    without_gil([&] { return exec_set_options(static_cast<int>(value)); });
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *check_options(PyObject * /*module*/, PyObject *number) {
+    HANDLE_TH_ERRORS
+    const long value = PyLong_AsLong(number);
+    if (value == -1 && PyErr_Occurred()) throw python_error();
+    client();
+    without_gil([&] { return exec_check_options(static_cast<int>(value)); });
+    return none();
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *options_text(PyObject * /*module*/, PyObject *number) {
+    HANDLE_TH_ERRORS
+    const long value = PyLong_AsLong(number);
+    if (value == -1 && PyErr_Occurred()) throw python_error();
+    return PyUnicode_FromString(exec_options_text(static_cast<int>(value)));
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *compile_program(PyObject * /*module*/, PyObject *args) {
+    HANDLE_TH_ERRORS
+    const char *mlir = nullptr;
+    Py_ssize_t size = 0;
+    int options = 0;
+    if (!PyArg_ParseTuple(args, "s#i", &mlir, &size, &options)) return nullptr;
+    client();
+    without_gil([&] { return exec_compile_text(mlir, static_cast<size_t>(size), options); });
     return none();
     END_HANDLE_TH_ERRORS
 }
@@ -342,8 +404,17 @@ PyMethodDef methods[] = {
     {"get_eager_mode", get_eager_mode, METH_NOARGS, "0 strict, 1 debug, 2 fused."},
     {"set_eager_mode", set_eager_mode, METH_O, "(mode)"},
     {"flush", flush, METH_NOARGS, "Fused mode: runs what has gathered; a no-op in the other modes."},
+    {"hold", hold, METH_O, "(held): fused mode: whether calls gather without a limit of their number."},
+    {"is_held", is_held, METH_NOARGS, "What hold() set last."},
     {"get_precision", get_precision, METH_NOARGS, "Of matrix products and convolutions: 0 default, 1 high, 2 highest."},
     {"set_precision", set_precision, METH_O, "(precision)"},
+    {"options_intern", options_intern, METH_O,
+     "('name=value' lines, sorted) -> the number of this set of XLA options."},
+    {"options_text", options_text, METH_O, "(number) -> the lines of a set of XLA options."},
+    {"get_options", get_options, METH_NOARGS, "The number of the set of XLA options that programs are compiled with."},
+    {"set_options", set_options, METH_O, "(number): the set of XLA options for programs compiled from now on."},
+    {"check_options", check_options, METH_O, "(number): compiles an empty program with a set of XLA options."},
+    {"compile_program", compile_program, METH_VARARGS, "(StableHLO text, options number): compiles and drops it."},
     {"counters", counters, METH_NOARGS, "Counts of calls, compiles, launches, transfers and bytes."},
     {"cache_clear", cache_clear, METH_NOARGS, "Forgets all compiled programs in memory."},
     {"set_dump_directory", set_dump_directory, METH_O,

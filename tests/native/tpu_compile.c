@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
         printf("start %s\n", argv[i]);
         fflush(stdout);
         pjrt_compile_options options = {0};
-        s = pjrt_compile_for_topology(topology, text, size, &options, NULL, NULL);
+        s = pjrt_compile_for_topology(topology, text, size, &options, NULL);
         if (s) {
             printf("error %s %s\n", argv[i], status_message(s));
             status_free(s);

@@ -36,7 +36,7 @@ def _flush_after_optimizer_steps() -> None:
     if _step_hook is None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        _step_hook = register_optimizer_step_post_hook(lambda *_: _C.flush())
+        _step_hook = register_optimizer_step_post_hook(lambda *_: None if _C.is_held() else _C.flush())
 
 
 class set_eager_mode:

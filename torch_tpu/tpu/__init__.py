@@ -7,7 +7,9 @@ A name means what the same name means in ``torch.cuda``. Asking about devices cr
 from __future__ import annotations
 
 import importlib.util
+import pathlib
 import sys
+from typing import Any
 
 import torch
 
@@ -95,6 +97,13 @@ _is_in_bad_fork = _C.is_in_bad_fork
 has_half = True
 
 
+def export(model: Any, args: Any = (), path: Any = None, **options: Any) -> pathlib.Path:
+    """``torch.tpu.export(exported_program, path)``: see torch_tpu.export.export."""
+    from torch_tpu.export import export as write
+
+    return write(model, args, path, **options)
+
+
 class _TpuModule(EagerModeProperty):
     """The module's variables that are computed when read."""
 
@@ -133,8 +142,8 @@ def _add_lazily(name: str) -> None:
     globals()[name] = module
 
 
-for _name in ("compiler",):
+for _name in ("aot", "compiler"):
     _add_lazily(_name)
 
-_NOT_OURS = ("annotations", "importlib", "sys", "torch")
+_NOT_OURS = ("Any", "annotations", "importlib", "pathlib", "sys", "torch")
 __all__ = [name for name in globals() if not name.startswith("_") and name not in _NOT_OURS]

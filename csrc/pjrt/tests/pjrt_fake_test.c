@@ -58,7 +58,8 @@ static status *use_topology(strbuf *serialized) {
     pjrt_topology *t = NULL;
     pjrt_cost cost;
     STATUS_TRY(pjrt_topology_create(plugin, "v5e:2x2", &t));
-    status *s = pjrt_compile_for_topology(t, program, sizeof program - 1, NULL, &cost, serialized);
+    pjrt_compiled wanted = {.cost = &cost, .serialized = serialized};
+    status *s = pjrt_compile_for_topology(t, program, sizeof program - 1, NULL, &wanted);
     pjrt_topology_destroy(t);
     return s;
 }
