@@ -69,20 +69,22 @@ def export(
     dimensions without sizes, ValueError for sizes outside the program's range, FileExistsError when the path is
     something else than an artefact.
     """
+    if isinstance(args, (str, os.PathLike)):
+        args, path = (), args if path is None else path
     if path is None:
-        if not isinstance(args, (str, os.PathLike)):
-            raise TypeError("torch.tpu.export(exported_program, path) or torch.tpu.export(module, args, path): no path")
-        args, path = (), args
-    if not isinstance(model, ExportedProgram):
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"torch.tpu.export takes an ExportedProgram or a Module, not {type(model).__name__}")
-        model = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+        raise TypeError("torch.tpu.export(exported_program, path) or torch.tpu.export(module, args, path): no path")
+    if isinstance(model, torch.nn.Module):
+        program = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    elif not isinstance(model, ExportedProgram):
+        raise TypeError(f"torch.tpu.export takes an ExportedProgram or a Module, not {type(model).__name__}")
     elif args or kwargs or dynamic_shapes:
         raise TypeError(
             "torch.tpu.export: args, kwargs and dynamic_shapes belong to a module; this is exported already"
         )
+    else:
+        program = model
     folder = _prepared_folder(pathlib.Path(path))
-    exporter = _Exporter(model)
+    exporter = _Exporter(program)
     bindings = _bindings(exporter.program, sizes)
     programs = []
     for i, binding in enumerate(bindings):

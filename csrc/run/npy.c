@@ -164,8 +164,8 @@ status *npy_write(const char *path, const host_array *array) {
     const char *descr = descr_of(array->dtype);
     bool plain = dtype_bytes(array->dtype) == 1 || *descr == 'V';
     strbuf_printf(&header, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", plain ? '|' : '<', descr);
-    for (int d = 0; d < array->rank; d++) strbuf_printf(&header, d ? " %" PRId64 "," : "%" PRId64 ",", array->dims[d]);
-    strbuf_puts(&header, "), }");
+    for (int d = 0; d < array->rank; d++) strbuf_printf(&header, d ? ", %" PRId64 : "%" PRId64, array->dims[d]);
+    strbuf_puts(&header, array->rank == 1 ? ",), }" : "), }");
     while ((MAGIC + 4 + header.size + 1) % ALIGNMENT) strbuf_puts(&header, " ");
     strbuf_puts(&header, "\n");
     FILE *file = NULL;
