@@ -1,0 +1,78 @@
+"""PyTorch's module database: forward, backward and buffers of every module are the CPU's."""
+
+import copy
+import functools
+
+import deviations
+import torch
+from database import Tally, attempt, compare, copied, equal, moved, tensors_of
+from helpers import DEVICE
+from torch.testing._internal.common_modules import module_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+
+@functools.cache
+def modules():
+    """Entries by their name."""
+    return {info.name: info for info in module_db}
+
+
+def forward_and_backward(module, inputs):
+    """Results, gradients of arguments and parameters, and the parameters and buffers afterwards, or the exception."""
+    result, error = attempt(lambda _, *args, **kwargs: module(*args, **kwargs), (None, inputs.args, inputs.kwargs))
+    if error is not None:
+        return None, error
+    outputs = [t for t in tensors_of(result) if t.requires_grad]
+    leaves = [t for t in tensors_of((inputs.args, inputs.kwargs)) if t.requires_grad] + list(module.parameters())
+    gradients = torch.autograd.grad([t.sum() for t in outputs], leaves, allow_unused=True) if outputs else []
+    return [result, gradients, list(module.state_dict().values())], None
+
+
+class On:
+    """A module's arguments, each through `place`."""
+
+    def __init__(self, inputs, place):
+        self.args = tree_map(place, tuple(inputs.args))
+        self.kwargs = tree_map(place, dict(inputs.kwargs))
+
+
+def one(module, inputs, dtype, tolerance):
+    torch.manual_seed(0)
+    want, error = forward_and_backward(copy.deepcopy(module), On(inputs, copied))
+    if error is not None:
+        return
+    torch.manual_seed(1)
+    again, _ = forward_and_backward(copy.deepcopy(module), On(inputs, copied))
+    values = all(map(equal, tree_leaves(want), tree_leaves(again)))
+    got, error = forward_and_backward(copy.deepcopy(module).to(DEVICE), On(inputs, moved))
+    if error is not None:
+        raise error
+    compare(got, want, values, tolerance, tolerance)
+
+
+def check(info, dtype):
+    tally = Tally()
+    tolerance = deviations.MODULE_TOLERANCES.get((info.name, dtype), {torch.float32: 1e-3}.get(dtype, 4e-2))
+    for training in (True, False) if info.train_and_eval_differ else (True,):
+        torch.manual_seed(0)
+        options = dict(device="cpu", dtype=dtype, requires_grad=True, training=training)
+        for inputs in info.module_inputs_func(info, **options):
+            torch.manual_seed(0)
+            arguments = inputs.constructor_input
+            # A few entries name the device and dtype themselves.
+            placed = {"device": "cpu", "dtype": dtype} | arguments.kwargs
+            try:
+                module = info.module_cls(*arguments.args, **placed)
+            except TypeError:
+                module = info.module_cls(*arguments.args, **arguments.kwargs)
+            module = module.to(dtype).train(training)
+            if inputs.forward_input is not None:
+                tally.check(one, module, inputs.forward_input, dtype, tolerance)
+    return tally.outcome()
+
+
+def checks():
+    return {
+        "modules float32": functools.partial(check, dtype=torch.float32),
+        "modules bfloat16": functools.partial(check, dtype=torch.bfloat16),
+    }
