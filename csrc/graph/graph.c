@@ -345,6 +345,36 @@ int32_t graph_call_while(graph *g, graph *condition, graph *body, int n_args, co
     return add_control(g, NODE_WHILE, 2, subs, n_args, args);
 }
 
+/* ---- functions from outside ---- */
+
+int32_t graph_call_function(graph *g, const char *name, const char *text, int n_args, const int32_t *args,
+                            int n_results, const tensor_type *results) {
+    argument *copy = ARENA_NEW(g->arena, argument, n_args);
+    tensor_type *types = ARENA_NEW(g->arena, tensor_type, n_results);
+    const char *kept_name = arena_copy(g->arena, name, strlen(name) + 1);
+    const char *kept_text = arena_copy(g->arena, text, strlen(text) + 1);
+    if (!copy || !types || !kept_name || !kept_text) return no_memory(g);
+    for (int i = 0; i < n_args; i++) {
+        if (!valid(g, args[i])) return bad_value(g, "operand", args[i]);
+        copy[i].tag = ARG_VALUE;
+        copy[i].u.value = args[i];
+    }
+    int32_t first = g->n_values;
+    for (int k = 0; k < n_results; k++)
+        if (add_value(g, results[k].dtype, results[k].rank, results[k].dims) < 0) return -1;
+    graph_node *n = add_node(g, NODE_FUNCTION);
+    if (!n) return -1;
+    for (int k = 0; k < n_results; k++) types[k] = g->types[first + k];
+    n->function = kept_name;
+    n->text = kept_text;
+    n->n_args = n_args;
+    n->args = copy;
+    n->n_results = n_results;
+    n->first_result = first;
+    n->result_types = types;
+    return first;
+}
+
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args) { g->nodes[node].dynamic_args = dynamic_args; }
 
 void graph_set_offset(graph *g, int32_t slot) {

@@ -1,8 +1,8 @@
 /* The ATen graph: what every operator call, in every mode, becomes.
  *
  * Values are numbered; nodes are in program order. A node reads a view of a base value, writes one, calls an operator,
- * calls a whole graph, chooses among graphs, or repeats one. Mutation exists only as WRITE nodes: they make a new base
- * value. */
+ * calls a whole graph, chooses among graphs, repeats one, or calls a StableHLO function. Mutation exists only as WRITE
+ * nodes: they make a new base value. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -10,7 +10,7 @@
 #include "ops/call.h"
 #include "ops/ops.h"
 
-typedef enum { NODE_READ, NODE_WRITE, NODE_OP, NODE_GRAPH, NODE_CASE, NODE_WHILE } node_kind;
+typedef enum { NODE_READ, NODE_WRITE, NODE_OP, NODE_GRAPH, NODE_CASE, NODE_WHILE, NODE_FUNCTION } node_kind;
 typedef struct graph graph;
 typedef struct graph_node {
     node_kind kind;
@@ -20,7 +20,8 @@ typedef struct graph_node {
      * the first, which chooses the branch. */
     int n_subs;
     graph *const *subs;
-    const geometry *view; /* NODE_READ, NODE_WRITE */
+    const char *function, *text; /* NODE_FUNCTION: see graph_call_function */
+    const geometry *view;        /* NODE_READ, NODE_WRITE */
     int32_t base, source; /* NODE_READ: base; NODE_WRITE: base, source value (base -1: a fresh base, see fresh_*) */
     int32_t fresh_rank;
     const int64_t *fresh_dims;
@@ -55,6 +56,10 @@ int32_t graph_call_case(graph *g, int32_t index, int n_branches, graph *const *b
 /* While the condition (one bool result) holds: the body's results take the place of the first arguments, whose types
  * they have; the other arguments stay. The node's results are those arguments in the end. */
 int32_t graph_call_while(graph *g, graph *condition, graph *body, int n_args, const int32_t *args);
+/* A function in StableHLO text, as hlo_call_function takes it. The name is the text's identity: equal names must mean
+ * equal texts, so it holds a digest. */
+int32_t graph_call_function(graph *g, const char *name, const char *text, int n_args, const int32_t *args,
+                            int n_results, const tensor_type *results);
 void graph_set_dynamic(graph *g, int node, uint64_t dynamic_args);
 /* The view of the READ or WRITE added last starts where a run-time number says. */
 void graph_set_offset(graph *g, int32_t slot);

@@ -79,6 +79,7 @@ static void put_node(const graph *g, strbuf *out, const graph_node *n) {
     put(out, n->kind);
     if (n->kind == NODE_OP) put_text(out, n->row->name);
     if (n->kind == NODE_GRAPH) graph_key(n->sub, out);
+    if (n->kind == NODE_FUNCTION) put_text(out, n->function);
     for (int k = 0; k < n->n_subs; k++) graph_key(n->subs[k], out);
     put(out, n->base);
     put(out, n->source);
@@ -172,8 +173,10 @@ static void print_view(strbuf *out, const geometry *v) {
     strbuf_printf(out, " offset %" PRId64 "%s%s", v->offset, v->conj ? " conj" : "", v->neg ? " neg" : "");
 }
 
-static const char *kind_name(node_kind kind) {
-    return kind == NODE_CASE ? "case" : kind == NODE_WHILE ? "while" : "graph";
+static const char *node_name(const graph_node *n) {
+    if (n->kind == NODE_OP) return n->row->name;
+    if (n->kind == NODE_FUNCTION) return n->function;
+    return n->kind == NODE_CASE ? "case" : n->kind == NODE_WHILE ? "while" : "graph";
 }
 
 static void print_node(const graph *g, strbuf *out, const graph_node *n) {
@@ -197,7 +200,8 @@ static void print_node(const graph *g, strbuf *out, const graph_node *n) {
         case NODE_GRAPH:
         case NODE_CASE:
         case NODE_WHILE:
-            strbuf_printf(out, " = %s(", n->kind == NODE_OP ? n->row->name : kind_name(n->kind));
+        case NODE_FUNCTION:
+            strbuf_printf(out, " = %s(", node_name(n));
             for (int i = 0; i < n->n_args; i++) {
                 if (i) strbuf_puts(out, ", ");
                 print_argument(out, &n->args[i]);

@@ -312,6 +312,20 @@ static bool lower_while(lower_state *s, const graph_node *n, hlo_value *values) 
     return true;
 }
 
+static bool lower_function(lower_state *s, const graph_node *n, hlo_value *values) {
+    arena *mem = hlo_arena(s->builder);
+    hlo_value *operands = operands_of(s, n, values, 0);
+    hlo_type *types = ARENA_NEW(mem, hlo_type, n->n_results);
+    if (!operands || !types) return false;
+    for (int k = 0; k < n->n_results; k++) {
+        const tensor_type *t = &n->result_types[k];
+        types[k] = (hlo_type){t->dtype, t->rank, t->dims};
+    }
+    hlo_call_function(s->builder, n->function, n->text, n->n_args, operands, n->n_results, types,
+                      values + n->first_result);
+    return true;
+}
+
 static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     hlo_value base = n->base >= 0 ? values[n->base] : NULL;
     if (n->base < 0) {
@@ -338,6 +352,8 @@ static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values)
             return lower_case(s, n, values);
         case NODE_WHILE:
             return lower_while(s, n, values);
+        case NODE_FUNCTION:
+            return lower_function(s, n, values);
     }
     return true;
 }

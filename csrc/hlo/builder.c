@@ -179,7 +179,9 @@ status *hlo_finish(hlo_builder *b, const char *name, int n, const hlo_value *res
     }
     if (n) strbuf_puts(out, " : ");
     print_types(out, n, results);
-    strbuf_puts(out, "\n}\n}\n");
+    strbuf_puts(out, "\n}\n");
+    for (const hlo_function *f = b->functions; f; f = f->next) strbuf_puts(out, f->text);
+    strbuf_puts(out, "}\n");
     return strbuf_failed(out) ? status_no_memory() : NULL;
 }
 

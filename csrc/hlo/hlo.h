@@ -70,18 +70,21 @@ hlo_value hlo_max_value(hlo_builder *b, dtype t); /* rank 0: +inf, or the larges
 hlo_value hlo_iota(hlo_builder *b, dtype t, int rank, const int64_t *dims, int dimension);
 
 /* ---- elementwise: operation name is what StableHLO (or CHLO, the second list) calls it ---- */
-#define HLO_UNARY_TABLE(X)                                                                                       \
-    X(abs)                                                                                                       \
-    X(cbrt) X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(imag)    \
-        X(is_finite) X(log) X(log_plus_one) X(logistic) X(negate) X(not ) X(popcnt) X(real) X(round_nearest_afz) \
+#define HLO_UNARY_TABLE(X)                                                                                         \
+    X(abs)                                                                                                         \
+    X(cbrt)                                                                                                        \
+    X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(imag) X(is_finite) \
+        X(log) X(log_plus_one) X(logistic) X(negate) X(not ) X(popcnt) X(real) X(round_nearest_afz)                \
             X(round_nearest_even) X(rsqrt) X(sign) X(sine) X(sqrt) X(tan) X(tanh)
-#define HLO_CHLO_UNARY_TABLE(X)                                                                                   \
-    X(acos)                                                                                                       \
-    X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(conj) X(cosh) X(digamma) X(erf) X(erf_inv) X(erfc) \
-        X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh) X(square)
-#define HLO_BINARY_TABLE(X)                                                                                          \
-    X(add)                                                                                                           \
-    X(and) X(atan2) X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(or) X(power) X(remainder) X(shift_left) \
+#define HLO_CHLO_UNARY_TABLE(X)                                                                                    \
+    X(acos)                                                                                                        \
+    X(acosh)                                                                                                       \
+    X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(conj) X(cosh) X(digamma) X(erf) X(erf_inv) X(erfc) X(is_inf) \
+        X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh) X(square)
+#define HLO_BINARY_TABLE(X)                                                                                   \
+    X(add)                                                                                                    \
+    X(and)                                                                                                    \
+    X(atan2) X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(or) X(power) X(remainder) X(shift_left) \
         X(shift_right_arithmetic) X(shift_right_logical) X(subtract) X(xor)
 #define HLO_CHLO_BINARY_TABLE(X) X(next_after) X(polygamma) X(zeta)
 #define X(name) hlo_value hlo_##name(hlo_builder *b, hlo_value x);
@@ -101,7 +104,8 @@ typedef enum { HLO_EQ, HLO_NE, HLO_GE, HLO_GT, HLO_LE, HLO_LT } hlo_direction;
 hlo_value hlo_compare(hlo_builder *b, hlo_direction d, hlo_value x, hlo_value y); /* bool; complex: EQ and NE only */
 #define X(name, D) hlo_value hlo_##name(hlo_builder *b, hlo_value x, hlo_value y);
 X(eq, EQ)
-X(ne, NE) X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
+X(ne, NE)
+X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
 #undef X
     hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false);
 hlo_value hlo_clamp(hlo_builder *b, hlo_value low, hlo_value x, hlo_value high);
@@ -236,6 +240,10 @@ hlo_value hlo_fft(hlo_builder *b, hlo_value x, hlo_fft_type type, int n,
 void hlo_rng_bit_generator(hlo_builder *b, hlo_value state, dtype t, int rank, const int64_t *dims,
                            hlo_value *next_state, hlo_value *bits);
 void hlo_optimization_barrier(hlo_builder *b, int n, const hlo_value *x, hlo_value *results);
+/* Calls a function that is not built here. `text` holds it under the symbol `name`, private, with all that it calls; it
+ * becomes part of the module once for a name. Both are borrowed until hlo_finish. */
+void hlo_call_function(hlo_builder *b, const char *name, const char *text, int n, const hlo_value *operands,
+                       int n_results, const hlo_type *types, hlo_value *results);
 /* backend_config: text of an MLIR dictionary attribute ("{a = 1 : i64}"), or NULL. */
 void hlo_custom_call(hlo_builder *b, const char *target, const char *backend_config, bool has_side_effect, int n,
                      const hlo_value *operands, int n_results, const hlo_type *types, hlo_value *results);

@@ -25,6 +25,12 @@ typedef struct hlo_parameter_info {
     struct hlo_parameter_info *next;
 } hlo_parameter_info;
 
+/* A function from outside that the module calls. */
+typedef struct hlo_function {
+    const char *name, *text;
+    const struct hlo_function *next;
+} hlo_function;
+
 struct hlo_builder {
     arena *arena;
     status *error;
@@ -35,6 +41,7 @@ struct hlo_builder {
     int lost_regions; /* opened after an error or without memory: their ends must be matched too */
     hlo_parameter_info *parameters, *last_parameter;
     int n_parameters;
+    const hlo_function *functions;
     strbuf attributes; /* of the operation about to be emitted */
     int lines;         /* of @main's text, as far as they were counted: */
     size_t counted;

@@ -106,6 +106,26 @@ void hlo_optimization_barrier(hlo_builder *b, int n, const hlo_value *x, hlo_val
     hlo_emit(b, &o, results);
 }
 
+static bool add_function(hlo_builder *b, const char *name, const char *text) {
+    for (const hlo_function *f = b->functions; f; f = f->next)
+        if (strcmp(f->name, name) == 0) return true;
+    hlo_function *f = ARENA_NEW(b->arena, hlo_function, 1);
+    if (!f) return hlo_out_of_memory(b) != NULL;
+    *f = (hlo_function){name, text, b->functions};
+    b->functions = f;
+    return true;
+}
+
+void hlo_call_function(hlo_builder *b, const char *name, const char *text, int n, const hlo_value *operands,
+                       int n_results, const hlo_type *types, hlo_value *results) {
+    for (int i = 0; i < n_results; i++) results[i] = NULL;
+    if (!hlo_ready(b, n, operands) || !add_function(b, name, text)) return;
+    hlo_attribute(b, "callee", "@%s", name);
+    hlo_operation o = {
+        .name = "func.call", .n_operands = n, .operands = operands, .n_results = n_results, .types = types};
+    hlo_emit(b, &o, results);
+}
+
 /* A string of MLIR: quotes, backslashes and control characters escaped. */
 static void append_quoted(strbuf *out, const char *text) {
     strbuf_puts(out, "\"");

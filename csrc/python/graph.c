@@ -394,6 +394,7 @@ static int32_t copy_node(graph *g, arena *a, const graph_node *n, const int32_t 
         case NODE_GRAPH:
         case NODE_CASE:
         case NODE_WHILE:
+        case NODE_FUNCTION:
             break;
     }
     const argument *arguments = rename_arguments(a, n->n_args, n->args, names);
@@ -402,6 +403,8 @@ static int32_t copy_node(graph *g, arena *a, const graph_node *n, const int32_t 
     int32_t *ids = ARENA_NEW(a, int32_t, n->n_args);
     for (int i = 0; ids && i < n->n_args; i++) ids[i] = arguments[i].u.value;
     if (!ids) return -1;
+    if (n->kind == NODE_FUNCTION)
+        return graph_call_function(g, n->function, n->text, n->n_args, ids, n->n_results, n->result_types);
     if (n->kind == NODE_CASE) return graph_call_case(g, ids[0], n->n_subs, n->subs, n->n_args - 1, ids + 1);
     if (n->kind == NODE_WHILE) return graph_call_while(g, n->subs[0], n->subs[1], n->n_args, ids);
     return graph_call_graph(g, n->sub, n->n_args, ids);
@@ -452,6 +455,33 @@ static PyObject *method_call_graph(PyObject *self, PyObject *args) {
     arena *a = called ? scratch() : NULL;
     if (!a) return NULL;
     PyObject *result = splice(g, a, called, values);
+    arena_destroy(a);
+    return result;
+}
+
+/* ---- functions in StableHLO ---- */
+
+static PyObject *add_function(graph *g, arena *a, const char *name, const char *text, PyObject *values,
+                              PyObject *types) {
+    int n, n_results;
+    const int64_t *ids;
+    tensor_type *results;
+    if (!parse_ints(a, values, &n, &ids) || !parse_types(a, types, &n_results, &results)) return NULL;
+    int32_t *args = ARENA_NEW(a, int32_t, n);
+    if (!args) return PyErr_NoMemory();
+    for (int i = 0; i < n; i++) args[i] = (int32_t)ids[i];
+    int32_t first = graph_call_function(g, name, text, n, args, n_results, results);
+    return first < 0 ? raise_status(graph_status(g)) : ids_from(first, n_results);
+}
+
+static PyObject *method_call_function(PyObject *self, PyObject *args) {
+    const char *name, *text;
+    PyObject *values, *types;
+    if (!PyArg_ParseTuple(args, "ssOO", &name, &text, &values, &types)) return NULL;
+    graph *g = graph_of(self);
+    arena *a = g ? scratch() : NULL;
+    if (!a) return NULL;
+    PyObject *result = add_function(g, a, name, text, values, types);
     arena_destroy(a);
     return result;
 }
@@ -703,6 +733,9 @@ static PyMethodDef graph_methods[] = {
      "call_case(index, [graphs], value ids) -> value ids: the branch of this number; takes the graphs"},
     {"call_while", method_call_while, METH_VARARGS,
      "call_while([condition, body], value ids) -> value ids: a loop; takes the graphs"},
+    {"call_function", method_call_function, METH_VARARGS,
+     "call_function(name, StableHLO text, value ids, result types) -> value ids: the text holds private functions; the"
+     " name is the called one's and the text's identity"},
     {"output", method_output, METH_O, "output(value id or None)"},
     {"value_type", method_value_type, METH_O, "value_type(value id) -> (dtype name, dims), or None"},
     {"input_type", method_input_type, METH_O, "input_type(i) -> (dtype name, dims)"},
