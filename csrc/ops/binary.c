@@ -71,8 +71,11 @@ static void lower_div_mode(lowering *l) {
         if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_floor"))
             result_set(l, 0, math_floor_divide(b, x, y));
     } else if (!strcmp(mode, "trunc")) {
-        if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_trunc"))
-            result_set(l, 0, math_truncate(b, DIV(x, y)));
+        /* The CPU's kernel rounds the quotient to its type before it cuts the fraction off. */
+        if (math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "div_trunc")) {
+            hlo_value quotient = hlo_convert(b, DIV(x, y), lower_common_dtype(l));
+            result_set(l, 0, math_truncate(b, hlo_convert(b, quotient, x->dtype)));
+        }
     } else {
         hlo_fail(b, STATUS_RUNTIME, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
                  mode);

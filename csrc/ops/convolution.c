@@ -34,6 +34,11 @@ static bool read_parameters(lowering *l, int first, hlo_value weight, conv_param
     read_list(l, first + 2, p->spatial, 1, p->dilation);
     p->transposed = arg_bool(l, first + 3);
     p->groups = arg_int(l, first + 5);
+    for (int i = 0; i < p->spatial; i++) {
+        if (p->padding[i] >= 0) continue;
+        hlo_fail(lower_builder(l), STATUS_RUNTIME, "negative padding is not supported");
+        return false;
+    }
     return p->groups > 0;
 }
 

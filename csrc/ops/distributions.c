@@ -239,7 +239,11 @@ static void lower_multinomial(lowering *l) {
         return;
     }
     int64_t samples = arg_int(l, 1);
-    if (arg_bool(l, 2))
+    if (!dtype_is_float(arg_tensor_dtype(l, 0)))
+        hlo_fail(b, STATUS_RUNTIME, "multinomial only supports floating-point dtypes for input");
+    else if (samples <= 0)
+        hlo_fail(b, STATUS_RUNTIME, "cannot sample n_sample <= 0 samples");
+    else if (arg_bool(l, 2))
         result_set(l, 0, lottery(l, p));
     else if (samples <= p->dims[p->rank - 1])
         result_set(l, 0, race(l, p, samples));

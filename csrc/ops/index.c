@@ -239,6 +239,10 @@ static void lower_masked_scatter(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0), mask = arg_tensor(l, 1), source = arg_tensor(l, 2);
     if (!x || !mask || !source) return;
+    if (arg_tensor_dtype(l, 1) != DTYPE_BOOL) {
+        hlo_fail(b, STATUS_RUNTIME, "masked_scatter: the mask has to be of bool");
+        return;
+    }
     int rank = result_rank(l, 0);
     const int64_t *dims = result_dims(l, 0);
     x = hlo_broadcast_to(b, x, rank, dims);

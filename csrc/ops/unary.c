@@ -226,6 +226,9 @@ static void lower_logit(lowering *l) {
 }
 
 #define BOTH_UNARY(aten, prims, rule, function) ROW_UNARY(aten, rule, 0, function), PRIM_UNARY(prims, rule, 0, function)
+/* Whose out= is of bool, which PyTorch's own metadata checks. */
+#define BOOL_ONLY(name, function) \
+    { "aten::" name, PROMOTE_NONE, OP_COMPARE, .unary = function }
 #define TEST_UNARY(name, function) \
     { "aten::" name, PROMOTE_NONE, OP_COMPARE, .unary = function, .meta = META_ELEMENTWISE }
 
@@ -245,7 +248,7 @@ const op_row ops_unary[] = {
     {"aten::sign", PROMOTE, .unary = unary_sign, .meta = META_ELEMENTWISE},
     {"prims::sign", PROMOTE, .unary = unary_sign},
     {"aten::sgn", PROMOTE, .unary = unary_sgn, .meta = META_ELEMENTWISE},
-    TEST_UNARY("signbit", unary_signbit),
+    BOOL_ONLY("signbit", unary_signbit),
     {"prims::signbit", PROMOTE_NONE, OP_COMPARE, .unary = unary_signbit},
     /* powers, exponentials, logarithms */
     BOTH_UNARY("exp", "exp", PROMOTE_REAL, hlo_exponential),
@@ -289,8 +292,8 @@ const op_row ops_unary[] = {
     TEST_UNARY("isinf", unary_isinf),
     TEST_UNARY("isfinite", unary_isfinite),
     {"prims::isfinite", PROMOTE_NONE, OP_COMPARE, .unary = unary_isfinite},
-    TEST_UNARY("isposinf", unary_isposinf),
-    TEST_UNARY("isneginf", unary_isneginf),
+    BOOL_ONLY("isposinf", unary_isposinf),
+    BOOL_ONLY("isneginf", unary_isneginf),
     TEST_UNARY("logical_not", unary_logical_not),
     {"aten::nan_to_num", PROMOTE_NONE, .lower = lower_nan_to_num},
     {"aten::frexp.Tensor", PROMOTE_NONE, .lower = lower_frexp},

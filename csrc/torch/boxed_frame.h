@@ -54,6 +54,7 @@ class Frame {
     const c10::IValue *values;
     std::exception_ptr error;  // what a host service threw
     bool resized = false;      // an out= tensor got its shape: the call must be made anew
+    bool meta_warned = false;  // of the out= tensor's shape
     bool unsupported = false;  // neither a meta kernel nor a decomposition: another way has to be taken
     std::string reason;
 

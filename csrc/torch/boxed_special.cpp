@@ -144,6 +144,13 @@ bool fits(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
+// Numbers that are run-time inputs of the program are checked here.
+bool uniform_range(const OperatorPlan &plan, Stack *stack) {
+    const double from = argument(plan, stack, 1).toDouble(), to = argument(plan, stack, 2).toDouble();
+    TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+    return false;
+}
+
 // Reductions compute in the dtype of out=.
 bool dtype_of_out(const OperatorPlan &plan, Stack *stack) {
     auto dtype = plan.called.schema().argumentIndexWithName("dtype");
@@ -179,6 +186,7 @@ const Special kSpecials[] = {
     {"aten::is_set_to", is_set_to},
     {"aten::_fused_sdp_choice", sdp_choice},
     {"aten::fill_.Scalar", fits},
+    {"aten::uniform_", uniform_range},
     {"aten::arange.start_out", size_range<false>},
     {"aten::range.out", size_range<true>},
     {"aten::sum.IntList_out", dtype_of_out},

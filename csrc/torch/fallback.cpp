@@ -86,7 +86,10 @@ void write_back(const c10::IValue &target, const c10::IValue &host) {
     each_tensor(target, [&](const at::Tensor &t) {
         const at::Tensor &source = sources[i++];
         if (!is_tpu(t)) return;
-        if (t.sizes() != source.sizes()) t.resize_(source.sizes());
+        if (t.sizes() != source.sizes()) {
+            t.resize_(source.sizes());
+            if (source.is_non_overlapping_and_dense()) t.as_strided_(source.sizes(), source.strides());
+        }
         t.copy_(source);
     });
 }
@@ -139,6 +142,14 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     std::vector<c10::IValue> arguments(torch::jit::last(*stack, plan.stack_size).vec());
     at::Device device = device_of_call(plan, arguments.data());
+    for (int i = 0; i < plan.stack_size; i++)
+        if (plan.is_out[i])
+            each_tensor(arguments[i], [&](const at::Tensor &t) {
+                TORCH_CHECK(t.device() == device,
+                            "Expected all tensors to be on the same device, but found at least two "
+                            "devices, ",
+                            device, " and ", t.device(), "!");
+            });
     std::vector<c10::IValue> host = host_arguments(plan, arguments.data());
     if (plan.generator >= 0)
         host[plan.generator] = host_generator(next_state(plan, arguments.data(), device.index(), 1));

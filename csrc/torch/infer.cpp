@@ -175,7 +175,13 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
                 " can't be cast to the desired output type ", target.scalar_type());
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
-    at::native::resize_output(target, inferred.sizes());
+    if (meta_warned) {
+        target.resize_(inferred.sizes());
+    } else {
+        at::native::resize_output(target, inferred.sizes());
+    }
+    if (plan.structured && !inferred.is_contiguous() && inferred.is_non_overlapping_and_dense())
+        target.as_strided_(inferred.sizes(), inferred.strides());
     resized = true;
 }
 
@@ -222,7 +228,10 @@ void Frame::infer_functional(const c10::OperatorHandle &op, bool structured) {
     torch::jit::Stack stack;
     for (const c10::Argument &argument : op.schema().arguments()) {
         auto source = plan.called.schema().argumentIndexWithName(argument.name());
+        // The out= forms of factories have the dtype in their out.
+        const bool from_out = !source && argument.name() == "dtype" && called.back().isTensor();
         stack.push_back(source                     ? called[*source]
+                        : from_out                 ? c10::IValue(called.back().toTensor().scalar_type())
                         : argument.default_value() ? *argument.default_value()
                                                    : c10::IValue());
     }
@@ -248,8 +257,11 @@ void Frame::infer_structured() {
 void Frame::infer_usual() {
     std::vector<c10::IValue> arguments = meta_arguments(plan, values);
     torch::jit::Stack stack = arguments;
+    // out= tensors hide the dtypes of the results proper.
+    const bool has_out = std::find(plan.is_out.begin(), plan.is_out.end(), true) != plan.is_out.end();
     try {
         plan.called.callBoxed(&stack);
+        meta_warned = has_out;
     } catch (const c10::NotImplementedError &e) {
         if (plan.functional.operator_name() != plan.called.operator_name())
             return infer_functional(plan.functional, false);
@@ -257,8 +269,6 @@ void Frame::infer_usual() {
         reason = e.what_without_backtrace();
         throw;
     }
-    // out= tensors hide the dtypes of the results proper.
-    const bool has_out = std::find(plan.is_out.begin(), plan.is_out.end(), true) != plan.is_out.end();
     if (has_out && plan.functional.operator_name() != plan.called.operator_name())
         return infer_functional(plan.functional, false);
     infer_from(arguments, stack);

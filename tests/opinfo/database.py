@@ -141,7 +141,7 @@ def compare(got, want, values, rtol, atol, strides=False):
                 relative, absolute = (0, 0) if exact else (rtol or 1e-3, atol or 1e-3)  # of floats that come of integers
                 torch.testing.assert_close(g.detach().cpu(), w.detach(), rtol=relative, atol=absolute, equal_nan=True)
         elif values:
-            assert g == w or isinstance(w, float) and abs(g - w) <= atol, f"{g} for {w}"
+            assert g == w or isinstance(w, (float, complex)) and abs(g - w) <= max(atol, 1e-6), f"{g} for {w}"
 
 
 def differentiate(result, arguments):
@@ -198,7 +198,8 @@ def untied(op, arguments, result):
         return result
     indices = result[-1] if isinstance(result, (tuple, list)) else result
     operand, dim = arguments[0], deviations.TIES[op.name](*arguments[1], **arguments[2])
-    values = operand.gather(dim, indices.to(operand.device)) if operand.dim() else operand
+    whole = indices if indices.dim() == operand.dim() else indices.unsqueeze(dim)
+    values = operand.gather(dim, whole) if operand.dim() else operand
     return (*result[:-1], values) if isinstance(result, (tuple, list)) else values
 
 
@@ -271,7 +272,7 @@ def errors_in_this_mode(op):
     return tally.outcome()
 
 
-def same_call(op, function, arguments, rtol, atol, strides=False):
+def same_call(op, sample, function, arguments, rtol, atol, strides=False):
     """`function` gives and raises the same, and does the same to its first argument."""
     arguments = pytree.tree_map(copied_as_is, arguments)
     device_arguments = on_device(op, arguments)
@@ -282,7 +283,8 @@ def same_call(op, function, arguments, rtol, atol, strides=False):
     if raised is not None:
         raise raised
     strides = strides and not any(t._is_view() for t in tensors_of(want))
-    compare(got, want, True, rtol, atol, strides)
+    process = sample.output_process_fn_grad
+    compare(process(got), process(want), True, rtol, atol, strides)
     if isinstance(arguments[0], torch.Tensor) and arguments[0].layout == torch.strided:
         compare(device_arguments[0], arguments[0], True, rtol, atol)
     return None
@@ -315,7 +317,7 @@ def variants(op, dtype, n):
     forms = [f for f in dict.fromkeys(forms) if f is not None]
     for sample in deterministic_samples(op, dtype, n):
         for form in forms:
-            tally.check(same_call, op, form, arguments_of(sample), rtol, atol)
+            tally.check(same_call, op, sample, form, arguments_of(sample), rtol, atol)
     return tally.outcome()
 
 
@@ -352,7 +354,7 @@ def layouts(op, dtype, n):
                 [(t.stride(), t.storage_offset()) for t in tensors_of(a)] for a in (arguments, laid_out)
             )
             if layout is spaced or before != after or layout(None) is None and layout(arguments) is arguments:
-                tally.check(same_call, op, op, laid_out, rtol, atol, True)
+                tally.check(same_call, op, sample, op, laid_out, rtol, atol, True)
     return tally.outcome()
 
 
@@ -386,13 +388,13 @@ def out_forms(op, dtype, n):
     if not op.supports_out:
         return tally.outcome()
 
-    def one(kind, outs, arguments):
+    def one(sample, kind, outs, arguments):
         if outs is None:  # on the CPU, for a call on the device
             _, raised, _ = out_call(op, on_device(op, arguments), [torch.ones_like(t) for t in tensors_of(want)])
             assert isinstance(raised, RuntimeError), f"out= on the CPU: {raised!r}"
             return
         device_outs = [moved(t) for t in outs]
-        _, error, warned = out_call(op, pytree.tree_map(copied_as_is, arguments), outs)
+        expected, error, warned = out_call(op, pytree.tree_map(copied_as_is, arguments), outs)
         returned, raised, warned_too = out_call(op, on_device(op, arguments), device_outs)
         if error is not None:
             same_error(raised, error)
@@ -400,15 +402,18 @@ def out_forms(op, dtype, n):
         if raised is not None:
             raise raised
         assert all(map(lambda a, b: a is b, tensors_of(returned), device_outs)), "does not return its out="
-        assert warned == warned_too, f"out= {kind}: {warned_too} warnings, on the CPU {warned}"
-        compare(device_outs, outs, True, rtol, atol)
+        silent = op.full_name in deviations.OUT_WITHOUT_WARNING
+        assert warned == warned_too or silent, f"out= {kind}: {warned_too} warnings, on the CPU {warned}"
+        process = sample.output_process_fn_grad
+        # A few of the CPU's kernels write wrongly into tensors with gaps.
+        compare(process(returned), process(want if kind == "with gaps" else expected), True, rtol, atol)
         assert [t.stride() for t in device_outs] == [t.stride() for t in outs], f"out= {kind}: strides"
 
     for sample in deterministic_samples(op, dtype, n):
         arguments = arguments_of(sample)
         want, _ = attempt(op, pytree.tree_map(copied_as_is, arguments))
         for kind, outs in outs_of(want):
-            tally.check(one, kind, outs, arguments)
+            tally.check(one, sample, kind, outs, arguments)
     return tally.outcome()
 
 
@@ -436,7 +441,7 @@ def checks(all_samples=1000, few=3):
     for dtype in DTYPES[1:]:
         table[str(dtype).removeprefix("torch.")] = lambda op, dtype=dtype: of_dtype(op, dtype, few)
     table["errors"] = errors
-    table["errors, debug mode"] = lambda op: errors(op, debug=True)
+    table["errors in debug mode"] = lambda op: errors(op, debug=True)
     table["variants"] = lambda op: of_first_dtype(variants, op, few)
     table["out="] = lambda op: of_first_dtype(out_forms, op, few)
     table["layouts"] = lambda op: of_first_dtype(layouts, op, few)

@@ -24,11 +24,18 @@ TIES = {
     "argsort": lambda dim=-1, descending=False, **_: dim,
     "msort": lambda: 0,
     "topk": lambda k, dim=-1, *_, **__: dim,
+    "kthvalue": lambda k, dim=-1, *_, **__: dim,
 }
 
 # Compared, in bfloat16 and float16, with the CPU's result in float32: the CPU's kernel rounds after each of several
 # steps, or adds up in the narrow type; the device computes in float32 and rounds once.
 ROUNDED_OFTEN = {
     *("grid_sampler_2d", "nn.functional.grid_sample", "_unsafe_masked_index_put_accumulate"),
+    *("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d"),
     *("nn.functional.binary_cross_entropy_with_logits",),
+}
+
+# The CPU gives their out= another shape without PyTorch's warning about it; the device warns.
+OUT_WITHOUT_WARNING = {
+    *("addbmm", "baddbmm", "narrow_copy", "nn.functional.linear", "nn.functional.logsigmoid"),
 }
