@@ -63,17 +63,17 @@ static void put_cost_lines(strbuf *out, const aot_costs *costs, const aot_genera
     strbuf_puts(out, "\"operations\": [");
     for (int i = 0; i < costs->n && i < most; i++) {
         const aot_cost_line *line = &costs->lines[i];
-        const aot_instruction *op = line->instruction;
+        const aot_instruction *op = line->instruction, *place = line->place;
         strbuf_puts(out, i ? ",\n {\"name\": " : "\n {\"name\": ");
         put_text(out, op->name);
         strbuf_puts(out, ", \"opcode\": ");
         put_text(out, op->opcode);
         strbuf_puts(out, ", \"op_name\": ");
-        put_text(out, op->op_name);
+        put_text(out, place->op_name);
         strbuf_puts(out, ", \"source_file\": ");
-        put_text(out, op->source_file);
+        put_text(out, place->source_file);
         strbuf_printf(out, ", \"source_line\": %d, \"runs\": %lld, \"seconds\": %.9g, \"share\": %.6g}",
-                      op->source_line, (long long)line->runs, line->cycles / g->clock_hz,
+                      place->source_line, (long long)line->runs, line->cycles / g->clock_hz,
                       costs->cycles > 0 ? line->cycles / costs->cycles : 0.0);
     }
     strbuf_puts(out, "],\n");
@@ -119,7 +119,7 @@ static void put_result(strbuf *out, const aot_request *r, const aot_slice *slice
     put_number(out, "hbm_bytes_per_s", g->hbm_bytes_per_s / g->devices_per_chip);
     put_number(out, "optimal_seconds", seconds < 0 ? -1 : seconds + loops);
     put_number(out, "seconds_in_repeated_loops", loops);
-    put_number(out, "cycles", c->costs.cycles);
+    put_number(out, "cycle_seconds", c->costs.cycles / g->clock_hz);
     put_number(out, "flops", cost->flops);
     put_number(out, "bytes_accessed", cost->bytes_accessed);
     put_number(out, "argument_bytes", (double)cost->argument_bytes);

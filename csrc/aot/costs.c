@@ -79,7 +79,19 @@ static int64_t trip_count(const walk *w, const aot_computation *c, const aot_ins
 
 /* ---- the walk ---- */
 
-static bool add(walk *w, const aot_instruction *i, int64_t runs) {
+/* An instruction that says where it comes from: itself, else one that it fuses, the root first, else what it copies. */
+static const aot_instruction *placed(const walk *w, const aot_computation *c, const aot_instruction *i) {
+    for (int steps = 0; i && !i->source_line && steps < MAX_DEPTH; steps++) {
+        const aot_computation *inner =
+            i->fusion_kind && i->n_called ? aot_computation_find(w->module, i->called[0]) : NULL;
+        for (int k = inner ? inner->n - 1 : -1; k >= 0; k--)
+            if (inner->instructions[k].source_line) return &inner->instructions[k];
+        i = i->n_operands ? aot_instruction_find(c, i->operands[0]) : NULL;
+    }
+    return i;
+}
+
+static bool add(walk *w, const aot_computation *c, const aot_instruction *i, int64_t runs) {
     aot_costs *out = w->out;
     if (out->n == w->capacity) {
         int wanted = w->capacity ? 2 * w->capacity : 256;
@@ -91,7 +103,8 @@ static bool add(walk *w, const aot_instruction *i, int64_t runs) {
     }
     double cycles = (double)i->cycles * (double)runs;
     double extra = (double)i->cycles * (double)(runs - 1);
-    out->lines[out->n++] = (aot_cost_line){i, runs, cycles, extra};
+    const aot_instruction *place = placed(w, c, i);
+    out->lines[out->n++] = (aot_cost_line){i, place ? place : i, runs, cycles, extra};
     out->cycles += cycles;
     out->extra_cycles += extra;
     return true;
@@ -104,7 +117,7 @@ static bool visit(walk *w, const aot_computation *c, int64_t runs) {
     bool ok = true;
     for (int k = 0; ok && k < c->n; k++) {
         const aot_instruction *i = &c->instructions[k];
-        if (i->cycles > 0) ok = add(w, i, runs);
+        if (i->cycles > 0) ok = add(w, c, i, runs);
         bool loop = is(i, "while");
         if (!loop && !is(i, "call") && !is(i, "conditional") && !is(i, "async-start")) continue;
         int64_t trips = loop ? trip_count(w, c, i) : 1;

@@ -50,9 +50,10 @@ void aot_module_print(const aot_module *m, strbuf *out);
 /* ---- what it costs ---- */
 typedef struct aot_cost_line {
     const aot_instruction *instruction;
-    int64_t runs;  /* how often it runs: product of the trip counts of the loops around it */
-    double cycles; /* in all */
-    double extra;  /* of them, those that a count of each loop body once leaves out */
+    const aot_instruction *place; /* whose metadata says where it comes from */
+    int64_t runs;                 /* how often it runs: product of the trip counts of the loops around it */
+    double cycles;                /* in all */
+    double extra;                 /* of them, those that a count of each loop body once leaves out */
 } aot_cost_line;
 
 typedef struct aot_costs {

@@ -14,5 +14,7 @@ int python_graph_init(PyObject *module);
 graph *python_graph_take(PyObject *object);
 /* A geometry from (dtype name, sizes, strides, offset, conj, neg). 0, or -1 with an exception set. */
 int python_geometry(PyObject *object, geometry *out);
+/* Adds program_text to the module. */
+int python_program_init(PyObject *module);
 
 #endif

@@ -393,5 +393,6 @@ int python_graph_call_init(PyObject *module) {
     if (!graph_operator_type) return -1;
     if (PyModule_AddObjectRef(module, "GraphOperator", reinterpret_cast<PyObject *>(graph_operator_type)) < 0)
         return -1;
+    if (python_program_init(module) < 0) return -1;
     return PyModule_AddFunctions(module, kFunctions);
 }
