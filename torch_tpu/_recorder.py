@@ -116,6 +116,10 @@ def bind(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any])
     return bound
 
 
+# Operators that are StableHLO functions, by name: a function of their arguments gives the text (_jax.py, Lowered).
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
 class _Storage:
     """What the recorder knows of a storage: a base value, or the value of one geometry that covers all of it."""
 
@@ -355,6 +359,8 @@ class Recorder(TorchDispatchMode):
             return self._fake(op, args, kwargs)
         if name in _EMPTY:
             return self._empty(op, args, kwargs)
+        if name in FUNCTIONS:
+            return self._function(op, name, args, kwargs)
         if op._schema.is_mutable:
             return self._mutate(op, name, args, kwargs)
         if name in ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy") and args[0].device.type == "cpu":
@@ -417,6 +423,15 @@ class Recorder(TorchDispatchMode):
         for t, value in zip(leaves, self.graph.call(name, encoded, types), strict=True):
             if isinstance(t, torch.Tensor):
                 self.define(t, self.typed(value, dtype_name(t.dtype), t.size()))
+        return out
+
+    def _function(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        out = self._fake(op, args, kwargs)
+        function = FUNCTIONS[name](*bind(op, args, kwargs))
+        operands = [self.read(t) for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        values = self.graph.call_function(function.name, function.text, operands, function.results)
+        for t, value in zip(out, values, strict=True):
+            self.define(t, self.typed(value, dtype_name(t.dtype), t.size()))
         return out
 
     def _mutate(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

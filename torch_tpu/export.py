@@ -69,15 +69,18 @@ def export(
     dimensions without sizes, ValueError for sizes outside the program's range, FileExistsError when the path is
     something else than an artefact.
     """
-    if isinstance(args, (str, os.PathLike)):
-        args, path = (), args if path is None else path
+    arguments: Sequence[Any] = ()
+    if not isinstance(args, (str, os.PathLike)):
+        arguments = args
+    elif path is None:
+        path = args
     if path is None:
         raise TypeError("torch.tpu.export(exported_program, path) or torch.tpu.export(module, args, path): no path")
     if isinstance(model, torch.nn.Module):
-        program = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+        program = torch.export.export(model, tuple(arguments), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
     elif not isinstance(model, ExportedProgram):
         raise TypeError(f"torch.tpu.export takes an ExportedProgram or a Module, not {type(model).__name__}")
-    elif args or kwargs or dynamic_shapes:
+    elif arguments or kwargs or dynamic_shapes:
         raise TypeError(
             "torch.tpu.export: args, kwargs and dynamic_shapes belong to a module; this is exported already"
         )

@@ -60,6 +60,13 @@ static status *no_libtpu(void) {
                       "libtpu is not installed: pip install 'torch_tpu[tpu]', or name it in TPU_LIBRARY_PATH");
 }
 
+/* TPU_LIBRARY_PATH, where it is a choice: importing JAX sets it to the installed libtpu, TPU or not. */
+static const char *named_library(void) {
+    const char *path = environment("TPU_LIBRARY_PATH");
+    bool installed = path && tpu_candidate && strcmp(path, tpu_candidate) == 0;
+    return installed && !pjrt_tpu_attached() ? NULL : path;
+}
+
 static status *choose(strbuf *path) {
     const char *named = environment("TORCH_TPU_PJRT_PLUGIN");
     const char *required = environment("TORCH_TPU_REQUIRE_TPU");
@@ -74,8 +81,8 @@ static status *choose(strbuf *path) {
         strbuf_puts(path, library);
     } else if (named) {
         strbuf_puts(path, named);
-    } else if (environment("TPU_LIBRARY_PATH")) {
-        strbuf_puts(path, environment("TPU_LIBRARY_PATH"));
+    } else if (named_library()) {
+        strbuf_puts(path, named_library());
     } else if (pjrt_tpu_attached()) {
         if (!tpu_candidate) return no_libtpu();
         strbuf_puts(path, tpu_candidate);
@@ -338,8 +345,9 @@ void exec_counters_read(exec_counters *out) {
     READ(cache_hits)
     READ(disk_hits)
     READ(compiles)
-    READ(compile_ns) READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live)
-        READ(bytes_peak) READ(storages)
+    READ(compile_ns)
+    READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak)
+        READ(storages)
 #undef READ
 }
 

@@ -142,7 +142,7 @@ def _add_lazily(name: str) -> None:
     globals()[name] = module
 
 
-for _name in ("aot", "compiler"):
+for _name in ("aot", "compiler", "pallas"):
     _add_lazily(_name)
 
 _NOT_OURS = ("Any", "annotations", "importlib", "pathlib", "sys", "torch")

@@ -1,0 +1,37 @@
+"""What programs are being made for: the device of this process, or one that is not attached."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    platform: str  # "tpu" or "cpu", as PJRT calls it
+    device_kind: str  # "TPU v5 lite"
+
+
+_other: contextvars.ContextVar[Target | None] = contextvars.ContextVar("torch_tpu_target", default=None)
+
+
+def current() -> Target:
+    """The target now. Outside `compiling_for`, that is the runtime's device, whose client this creates."""
+    other = _other.get()
+    if other is not None:
+        return other
+    from torch_tpu import _C, tpu
+
+    tpu.init()
+    return Target(_C.platform(), tpu.get_device_properties(0).name)
+
+
+@contextlib.contextmanager
+def compiling_for(platform: str, device_kind: str) -> Iterator[None]:
+    """Programs recorded within are for this kind of device."""
+    token = _other.set(Target(platform, device_kind))
+    try:
+        yield
+    finally:
+        _other.reset(token)
