@@ -88,7 +88,7 @@ lint: setup
 	@! command -v clang-format >/dev/null || find csrc tests/native -name '*.[ch]' -o -name '*.cpp' | xargs clang-format --dry-run -Werror
 	@command -v cppcheck >/dev/null || echo "cppcheck is not installed: skipped"
 	@! command -v cppcheck >/dev/null || cppcheck --quiet --std=c17 --language=c --error-exitcode=1 --enable=warning,portability --inline-suppr \
-	    --suppress=missingIncludeSystem -Icsrc -j $(JOBS) $(filter-out %/tests,$(wildcard csrc/base csrc/pjrt csrc/hlo csrc/view csrc/ops csrc/graph csrc/exec))
+	    --suppress=missingIncludeSystem -Icsrc -j $(JOBS) $(filter-out %/tests,$(wildcard csrc/base csrc/pjrt csrc/hlo csrc/view csrc/ops csrc/graph csrc/exec csrc/run))
 
 docs: setup
 	$(PY) tools/generate_docs.py
