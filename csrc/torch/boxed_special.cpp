@@ -173,6 +173,20 @@ bool size_range(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
+// An out= of the right number of elements keeps its shape here, too.
+template <bool logarithmic>
+bool spaced(const OperatorPlan &plan, Stack *stack) {
+    const at::Scalar start = argument(plan, stack, 0).toScalar(), end = argument(plan, stack, 1).toScalar();
+    const int64_t steps = argument(plan, stack, 2).toInt();
+    const at::Tensor out = argument(plan, stack, plan.stack_size - 1).toTensor();
+    if (out.dim() == 1 || out.numel() != steps) return false;
+    const at::Tensor values = logarithmic
+                                  ? at::logspace(start, end, steps, argument(plan, stack, 3).toDouble(), out.options())
+                                  : at::linspace(start, end, steps, out.options());
+    out.copy_(values.view(out.sizes()));
+    return answer(plan, stack, out);
+}
+
 // No nested tensors here: transformer layers then take their dense path.
 bool not_left_aligned(const OperatorPlan &plan, Stack *stack) { return answer(plan, stack, false); }
 
@@ -188,6 +202,8 @@ const Special kSpecials[] = {
     {"aten::fill_.Scalar", fits},
     {"aten::uniform_", uniform_range},
     {"aten::arange.start_out", size_range<false>},
+    {"aten::linspace.out", spaced<false>},
+    {"aten::logspace.out", spaced<true>},
     {"aten::range.out", size_range<true>},
     {"aten::sum.IntList_out", dtype_of_out},
     {"aten::nansum.out", dtype_of_out},

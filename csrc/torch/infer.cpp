@@ -138,8 +138,22 @@ constexpr Layout kLayouts[] = {
     {"aten::_batch_norm_no_update", 0, -1, Layout::Suggested},
     {"aten::native_batch_norm_backward", 1, -1, Layout::Suggested},
     {"aten::roll", 0, -1, Layout::Suggested},
+    {"aten::max_unpool2d", 0, -1, Layout::Suggested},
     {"aten::glu_backward", 1, -1, Layout::Contiguous},
 };
+
+// Beside the structured operators: an out= tensor that is given a shape gets the strides of the result, too.
+constexpr const char *kOutHasStrides[] = {
+    "aten::linalg_solve_triangular",
+    "aten::linalg_householder_product",
+    "aten::ormqr",
+    "aten::_fft_c2c",
+};
+
+bool out_has_strides(const OperatorPlan &plan) {
+    return plan.structured ||
+           std::find(std::begin(kOutHasStrides), std::end(kOutHasStrides), plan.name) != std::end(kOutHasStrides);
+}
 
 const Layout *layout_of(const std::string &name) {
     for (const Layout &layout : kLayouts)
@@ -180,7 +194,7 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
     } else {
         at::native::resize_output(target, inferred.sizes());
     }
-    if (plan.structured && !inferred.is_contiguous() && inferred.is_non_overlapping_and_dense())
+    if (out_has_strides(plan) && !inferred.is_contiguous() && inferred.is_non_overlapping_and_dense())
         target.as_strided_(inferred.sizes(), inferred.strides());
     resized = true;
 }
