@@ -11,6 +11,7 @@ import difflib
 import functools
 import logging
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +38,11 @@ def tpu_backend(
     """
     if mode is not None and mode not in _MODES:
         raise ValueError(f"torch.compile: no mode is called {mode!r}; modes are {', '.join(_MODES)}")
-    return _aot_backend(xla_options(options))(gm, example_inputs)
+    from torch_tpu import _C, _warm
+
+    xla = xla_options(options)
+    with _warm.kept(_C.options_text(xla)):
+        return _aot_backend(xla)(gm, example_inputs)
 
 
 def xla_options(options: dict[str, Any] | None) -> int:
@@ -63,12 +68,17 @@ def xla_options(options: dict[str, Any] | None) -> int:
 @functools.cache
 def _aot_backend(xla: int) -> Any:
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
-    compiler = functools.partial(compile_graph, xla=xla)
+    from torch_tpu._warm import CompiledGraph
+
+    def serializable() -> Any:  # one each: aot_autograd changes that of the backward
+        return SerializableAOTDispatchCompiler(CompiledGraph, functools.partial(_compile_for_cache, xla=xla))
+
     return aot_autograd(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
-        inference_compiler=compiler,
+        fw_compiler=serializable(),
+        bw_compiler=serializable(),
+        inference_compiler=serializable(),
         decompositions=_decompositions_for_tracing,
         partition_fn=_partition,
         keep_inference_input_mutations=True,
@@ -118,6 +128,16 @@ def compile_graph(
     return _compile_static(gm, example_inputs, xla)
 
 
+def _compile_for_cache(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int) -> Any:
+    """compile_graph() as AOTAutograd's cache wants it: the function, with what can be kept behind `__wrapped__`."""
+    from torch_tpu import _C
+    from torch_tpu._warm import CompiledGraph
+
+    call = compile_graph(gm, example_inputs, xla)
+    call.__wrapped__ = CompiledGraph(getattr(call, "program", None), _C.options_text(xla), call)  # type: ignore[attr-defined]
+    return call
+
+
 def _has_symbols(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*x.size(), *x.stride()))
 
@@ -125,7 +145,7 @@ def _has_symbols(x: Any) -> bool:
 def _compile_static(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int
 ) -> Callable[[list[Any]], list[Any]]:
-    from torch_tpu import _C, _fx
+    from torch_tpu import _fx
     from torch_tpu._recorder import NoDecomposition
 
     try:
@@ -135,7 +155,16 @@ def _compile_static(
             f"torch.compile: this graph runs operator by operator on device tpu, because {e}", UserWarning, stacklevel=2
         )
         return _run_nodes(gm)
-    compiled = _C.graph_operator(
+    call = call_of(program, xla)
+    call.program = program  # type: ignore[attr-defined]
+    return call
+
+
+def call_of(program: Any, xla: int) -> Callable[[list[Any]], list[Any]]:
+    """The function of a program; takes its graph."""
+    from torch_tpu import _C
+
+    compiled: Callable[[list[Any]], list[Any]] = _C.graph_operator(
         program.graph, program.inputs, program.constants, program.results, program.outputs, xla
     )
     if program.devices or program.values:
@@ -289,12 +318,16 @@ def _is_for_device(model: Any, backend: Any) -> bool:
 @functools.cache
 def prepare_dynamo() -> None:
     """Registers the backend and the device interface, over those that PyTorch has for a device of this name."""
-    from torch._dynamo import device_interface
+    from torch._dynamo import device_interface, trace_rules
     from torch._dynamo.backends import registry
 
     from torch_tpu._dynamo_device import DeviceInterface
 
     if "tpu" not in registry._COMPILER_FNS:
         registry.register_backend(tpu_backend, name="tpu")
+    trace_rules.add("torch_tpu.tpu.random")  # generators are not traced into: a graph breaks there
     device_interface.get_interface_for_device("cpu")  # fills the table, which would later write over ours
     device_interface.register_interface_for_device("tpu", DeviceInterface)
+    pallas = sys.modules.get("torch_tpu.pallas")
+    if pallas is not None:  # operators defined before Dynamo was loaded
+        pallas.prepare_dynamo()

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_tpu import _control
 from torch_tpu._decompose import decompositions
 from torch_tpu._recorder import DEVICE, Geometry, NoDecomposition, Recorder, geometry_of, may_overlap
+from torch_tpu._tape import Tape
 
 # What becomes of a graph's output, for csrc/python/graph_call.cpp.
 OUTPUT_NONE, OUTPUT_RESULT, OUTPUT_INPUT = range(3)
@@ -39,6 +40,8 @@ class Program:
     # FX outputs that are no tensors of this device: their position and the device or Python value.
     devices: dict[int, torch.device]
     values: dict[int, Any]
+    # The calls that build `graph` (_tape.py); none where it was not recorded on a tape.
+    steps: list[Any] = dataclasses.field(default_factory=list)
 
 
 def convert(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Program:
@@ -48,7 +51,9 @@ def convert(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Program:
     """
     from torch_tpu import _C
 
-    return record_graph(_C.Graph(), _C.has_row, gm, example_inputs)
+    tape = Tape()
+    program = record_graph(tape, _C.has_row, gm, example_inputs)
+    return dataclasses.replace(program, graph=tape.graph, steps=tape.steps)
 
 
 def record_graph(
