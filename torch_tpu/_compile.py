@@ -207,9 +207,8 @@ def _with_host_outputs(
 class _ShapePrograms:
     """An FX graph with symbolic sizes: a program for each set of sizes that it is called with."""
 
-    _boxed_call = True
-
     def __init__(self, gm: torch.fx.GraphModule, xla: int):
+        self._boxed_call = True  # of the instance: functools.wraps copies those
         self.gm = gm
         self.xla = xla
         self.programs: dict[tuple[Any, ...], Callable[[list[Any]], list[Any]]] = {}

@@ -69,10 +69,11 @@ def kept(xla_lines: str) -> Iterator[None]:
 
 @functools.cache
 def _version() -> str:
-    """What decides how a graph becomes a program: the version and the files of this package."""
+    """What decides which graph is recorded: the version and the files that record it."""
     import torch_tpu
 
     folder = Path(__file__).parent
-    files = sorted([*folder.glob("*.py"), *folder.glob("_C*.so")])
+    names = ("_compile", "_control", "_decompose", "_decompositions", "_fx", "_recorder", "_tape", "_warm")
+    files = [*(folder / f"{name}.py" for name in names), *sorted(folder.glob("_C*.so"))]
     stamps = [f"{f.name}:{f.stat().st_size}:{f.stat().st_mtime_ns}" for f in files]
     return f"{torch_tpu.__version__} {' '.join(stamps)}"
