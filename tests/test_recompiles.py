@@ -38,12 +38,55 @@ def test_positions():
     x, cache, want = torch.rand(16, 4, device=DEVICE), torch.zeros(1, 2, 16, 4, device=DEVICE), torch.zeros(1, 2, 16, 4)
 
     def write(i):
-        cache.index_copy_(2, torch.tensor([i], device=DEVICE), x.index_select(0, torch.tensor([i], device=DEVICE)).expand(1, 2, 1, 4))
+        cache.index_copy_(
+            2, torch.tensor([i], device=DEVICE), x.index_select(0, torch.tensor([i], device=DEVICE)).expand(1, 2, 1, 4)
+        )
 
     assert compiles(write, range(5, 16), range(5)) == 0
     for i in range(16):
         want[:, :, i] = x.cpu()[i]
     same(cache, want)
+
+
+READS = dict(
+    select=lambda x, t: x[t] * 2,
+    two=lambda x, t: x[t] + x[23 - t],
+    column=lambda x, t: torch.relu(x[:, t % 8]),
+    slice=lambda x, t: x[t : t + 5, 2:4].exp(),
+    element=lambda x, t: x[t, t % 8],
+    strided=lambda x, t: torch.as_strided(x, (3, 2), (8, 2), 8 * t).sum(),
+    transposed=lambda x, t: x.t()[:, t : t + 2].sigmoid(),
+    split=lambda x, t: torch.cat([p.tanh() for p in x.split(4)]),
+    bits=lambda x, t: x[t].view(torch.int32) + 1,
+)
+WRITES = dict(
+    assign=lambda x, t: x[t].fill_(1.5),
+    cache=lambda x, t: x.view(4, 6, 8)[:, t % 6].copy_(x[:4] + t),
+    shift=lambda x, t: x[t].add_(x[(t + 1) % 24]),
+    slice=lambda x, t: x[t : t + 3, 1:7].mul_(1.25),
+    column=lambda x, t: x[:, t % 8].neg_(),
+)
+
+
+@pytest.mark.parametrize("fused", (False, True), ids=("strict", "fused"))
+@pytest.mark.parametrize("name", [f"read {k}" for k in READS] + [f"write {k}" for k in WRITES])
+def test_views_that_move(name, fused):
+    """A view that starts elsewhere each time has two programs: of the first start, and of any other."""
+    from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+    kind, key = name.split()
+    function = (READS if kind == "read" else WRITES)[key]
+    want = torch.randn(24, 8, generator=torch.Generator().manual_seed(0))
+    x = want.to(DEVICE)
+    warm = 10 if fused else 2
+    with set_eager_mode(EagerMode.DEFER_AND_FUSE if fused else EagerMode.DEFER_NEVER):
+
+        def step(t):
+            got, expected = function(x, t), function(want, t)
+            same(got, expected, f"{name} at {t}")
+            same(x, want, f"{name} at {t}, the whole")
+
+        assert compiles(step, range(warm, 19), range(warm)) <= (1 if fused else 0)
 
 
 def test_masks_and_indices():
