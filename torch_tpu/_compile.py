@@ -42,7 +42,15 @@ def tpu_backend(
 
     xla = xla_options(options)
     with _warm.kept(_C.options_text(xla)):
-        return _aot_backend(xla)(gm, example_inputs)
+        return _aot_backend(xla, _table(options))(gm, example_inputs)
+
+
+def _table(options: dict[str, Any] | None) -> tuple[int, ...]:
+    """The sizes of option "buckets", sorted."""
+    sizes = (options or {}).get("buckets", ())
+    if not isinstance(sizes, (list, tuple)) or not all(isinstance(n, int) and n > 1 for n in sizes):
+        raise ValueError(f"torch.compile: option buckets is a list of sizes greater than 1, not {sizes!r}")
+    return tuple(sorted(set(sizes)))
 
 
 def xla_options(options: dict[str, Any] | None) -> int:
@@ -62,18 +70,21 @@ def xla_options(options: dict[str, Any] | None) -> int:
             else "options are XLA's own (xla_...)" + "".join(f", {own}" for own in compiler.OPTIONS)
         )
         raise ValueError(f"torch.compile: backend 'tpu' has no option {name!r}; {hint}")
+    _table(options)
     return compiler.options_number({k: v for k, v in (options or {}).items() if compiler.is_xla_option(k)})
 
 
 @functools.cache
-def _aot_backend(xla: int) -> Any:
+def _aot_backend(xla: int, buckets: tuple[int, ...]) -> Any:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
     from torch_tpu._warm import CompiledGraph
 
     def serializable() -> Any:  # one each: aot_autograd changes that of the backward
-        return SerializableAOTDispatchCompiler(CompiledGraph, functools.partial(_compile_for_cache, xla=xla))
+        return SerializableAOTDispatchCompiler(
+            CompiledGraph, functools.partial(_compile_for_cache, xla=xla, buckets=buckets)
+        )
 
     return aot_autograd(
         fw_compiler=serializable(),
@@ -117,23 +128,26 @@ def _decompositions_for_tracing() -> dict[torch._ops.OpOverload, Callable[..., A
 
 
 def compile_graph(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int = 0
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int = 0, buckets: tuple[int, ...] = ()
 ) -> Callable[[list[Any]], list[Any]]:
     """A function of one list of arguments (which it empties) that runs an ATen graph as one program.
 
     xla: the number of the set of XLA options to compile it with; 0: those that hold when it is called.
+    buckets: sizes that a symbolic size is filled up to (_buckets.py); none: a program for each size.
     """
     if any(isinstance(x, torch.SymInt) or _has_symbols(x) for x in example_inputs):
-        return _ShapePrograms(gm, xla)
+        return _ShapePrograms(gm, xla, buckets)
     return _compile_static(gm, example_inputs, xla)
 
 
-def _compile_for_cache(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int) -> Any:
+def _compile_for_cache(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], xla: int, buckets: tuple[int, ...]
+) -> Any:
     """compile_graph() as AOTAutograd's cache wants it: the function, with what can be kept behind `__wrapped__`."""
     from torch_tpu import _C
     from torch_tpu._warm import CompiledGraph
 
-    call = compile_graph(gm, example_inputs, xla)
+    call = compile_graph(gm, example_inputs, xla, buckets)
     call.__wrapped__ = CompiledGraph(getattr(call, "program", None), _C.options_text(xla), call)  # type: ignore[attr-defined]
     return call
 
@@ -207,19 +221,62 @@ def _with_host_outputs(
 class _ShapePrograms:
     """An FX graph with symbolic sizes: a program for each set of sizes that it is called with."""
 
-    def __init__(self, gm: torch.fx.GraphModule, xla: int):
+    def __init__(self, gm: torch.fx.GraphModule, xla: int, buckets: tuple[int, ...] = ()):
         self._boxed_call = True  # of the instance: functools.wraps copies those
         self.gm = gm
         self.xla = xla
         self.programs: dict[tuple[Any, ...], Callable[[list[Any]], list[Any]]] = {}
+        self.table = buckets
+        self.buckets: dict[int, Any] = {}
+        self.place: tuple[int, int | None] | None = None  # an argument, and its dimension, that is the symbolic size
 
     def __call__(self, args: list[Any]) -> list[Any]:
+        if self.table:
+            bucket, size = self._bucket(args)
+            if bucket is not None:
+                return bucket(args, size)  # type: ignore[no-any-return]
         key = tuple((x.size(), x.stride()) if isinstance(x, torch.Tensor) else x for x in args)
         program = self.programs.get(key)
         if program is None:
             log.debug("compiling %s for sizes %s", self.gm.__class__.__name__, key)
             program = self.programs[key] = _compile_static(self.gm, args, self.xla)
         return program(args)
+
+    def _bucket(self, args: list[Any]) -> tuple[Any, int]:
+        """The program of the smallest bucket that holds these arguments, and their size; None where there is none."""
+        from torch_tpu import _buckets
+        from torch_tpu._recorder import NoDecomposition
+
+        try:
+            if self.place is None:
+                self.place = _symbolic_place(self.gm)
+            position, dim = self.place
+            size = int(args[position] if dim is None else args[position].size(dim))
+            chosen = _buckets.choose(self.table, size)
+            if chosen is None:
+                return None, size
+            if chosen not in self.buckets:
+                symbol = _buckets.symbol_of(self.gm)
+                self.buckets[chosen] = _buckets.Bucket(self.gm, symbol, chosen, lambda p: call_of(p, self.xla))
+            return self.buckets[chosen], size
+        except (_buckets.NotExact, NoDecomposition) as e:
+            log.warning("torch.compile: one program a size instead of one a bucket, because %s", e)
+            self.table = ()
+            return None, 0
+
+
+def _symbolic_place(gm: torch.fx.GraphModule) -> tuple[int, int | None]:
+    from torch_tpu import _buckets
+
+    symbol = _buckets.symbol_of(gm)
+    for position, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt) and value.node.expr == symbol:
+            return position, None
+        for d, n in enumerate(value.size() if isinstance(value, torch.Tensor) else ()):
+            if isinstance(n, torch.SymInt) and n.node.expr == symbol:
+                return position, d
+    raise _buckets.NotExact("no input has the symbolic size itself")
 
 
 # ---- being torch.compile's default for this device ----

@@ -66,7 +66,7 @@ def record_graph(
         arguments = [recorder.input(x) if isinstance(x, torch.Tensor) else x for x in example_inputs]
         with fake_mode:
             outputs = Interpreter(gm, recorder).run(arguments)
-        return _program(recorder, arguments, example_inputs, outputs)
+        return make_program(recorder, arguments, example_inputs, outputs)
 
 
 def record_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, list[torch.Tensor], list[int]]:
@@ -161,7 +161,7 @@ def _origin(node: torch.fx.Node) -> str:
     return "\n  from " + "\n    ".join(lines[-2:]) if lines else ""
 
 
-def _program(
+def make_program(
     recorder: Recorder,
     arguments: list[Any],
     example_inputs: Sequence[Any],

@@ -15,7 +15,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Options of torch.compile(options=...) of the backend "tpu" beside the "xla_..." ones: name -> what it does.
-OPTIONS: dict[str, str] = {}
+OPTIONS: dict[str, str] = {
+    "buckets": "sizes that a dynamic size is filled up to, so that they share programs, where that is exact",
+}
 
 
 # ---- XLA's options ----
