@@ -171,6 +171,70 @@ def _backward(out: Any, loss: Callable[[Any], torch.Tensor] | None) -> torch.Ten
     return value.detach()
 
 
+# ---- what torch.compile makes of a function ----
+
+
+class _Captured(BaseException):
+    """Ends Dynamo's work where its graph would be compiled."""
+
+    def __init__(self, program: Any, arguments: Sequence[Any]):
+        super().__init__()
+        self.program = program
+        self.arguments = arguments
+
+
+def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+    from torch_tpu import _C, _fx
+
+    raise _Captured(_fx.record_graph(_C.Graph(), _C.has_row, gm, example_inputs), example_inputs)
+
+
+def trace_compiled(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+    """The graph that ``torch.compile(f)`` runs for such arguments, without gradients, on a machine that has the device.
+
+    Raises what ``torch.compile(f, fullgraph=True)`` raises where the function is not one graph.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+
+    from torch_tpu import _compile
+
+    _compile.prepare_dynamo()
+    backend = aot_autograd(
+        fw_compiler=_capture,
+        inference_compiler=_capture,
+        decompositions=_compile._decompositions_for_tracing,
+        keep_inference_input_mutations=True,
+    )
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    known: dict[int, torch.Tensor] = {}
+
+    def fake(t: torch.Tensor) -> torch.Tensor:
+        if id(t) not in known:
+            with fake_mode:
+                made = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=DEVICE)
+            known[id(t)] = torch.nn.Parameter(made, t.requires_grad) if isinstance(t, torch.nn.Parameter) else made
+        return known[id(t)]
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        if isinstance(f, torch.nn.Module):
+            named = (*f.named_parameters(remove_duplicate=False), *f.named_buffers(remove_duplicate=False))
+            stack.enter_context(_reparametrize_module(f, {name: fake(t) for name, t in named}))
+        call_args, call_kwargs = pytree.tree_map_only(torch.Tensor, fake, (tuple(args), dict(kwargs)))
+        stack.enter_context(fake_mode)
+        torch._dynamo.reset()
+        try:
+            torch.compile(f, backend=backend, fullgraph=True, dynamic=False)(*call_args, **call_kwargs)
+        except _Captured as captured:
+            program, arguments = captured.program, captured.arguments
+        else:
+            raise RuntimeError("the function has no operators for the device: there is nothing to compile")
+        finally:
+            torch._dynamo.reset()
+    inputs = [geometry_of(arguments[i]) for i in program.inputs]
+    return Traced(program.graph, inputs + [geometry_of(t) for t in program.constants], program.results, [], 0)
+
+
 # ---- optimizers ----
 
 
@@ -223,4 +287,4 @@ def _input_tensors(recorder: _Stepper) -> Iterator[torch.Tensor]:
         yield by_source[i] if i in by_source else next(constants)
 
 
-__all__ = ["NoDecomposition", "Source", "Traced", "trace"]
+__all__ = ["NoDecomposition", "Source", "Traced", "trace", "trace_compiled"]

@@ -10,6 +10,7 @@
 #include "aot/module.h"
 #include "aot/topology.h"
 #include "base/alloc.h"
+#include "exec/ahead.h"
 
 /* ---- files ---- */
 
@@ -173,6 +174,8 @@ static status *compile(const aot_request *r, const aot_slice *slice, const strbu
     if (!s) s = pjrt_compile_for_topology(topology, program->data, program->size, &r->options, &wanted);
     if (!s) s = analyse(r, a, c);
     if (!s) s = write_file(r->directory, "executable.bin", &c->serialized);
+    if (!s && r->store)
+        s = ahead_store(r->plugin, &c->info, program->data, program->size, &r->options, &c->serialized, &entry);
     if (!s) s = report(r, slice, c, strbuf_text(&entry));
     pjrt_topology_info_free(&c->info);
     strbuf_free(&entry);

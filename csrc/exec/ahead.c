@@ -114,3 +114,20 @@ status *ahead_program(ahead_call *c, strbuf *text) {
     end_call(&p, c);
     return s;
 }
+
+/* ---- the disk cache ---- */
+
+status *ahead_store(const char *plugin, const pjrt_topology_info *devices, const char *mlir, size_t size,
+                    const pjrt_compile_options *options, const strbuf *executable, strbuf *path) {
+    strbuf identity, serialized;
+    strbuf_init(&identity);
+    strbuf_init(&serialized);
+    disk_put_identity(&identity, plugin, strbuf_text(&devices->platform), strbuf_text(&devices->version),
+                      strbuf_text(&devices->kind));
+    pjrt_compile_options_serialize(options, &serialized);
+    bool failed = strbuf_failed(&identity) || strbuf_failed(&serialized);
+    if (!failed) disk_store_bytes(&identity, mlir, size, &serialized, executable, path);
+    strbuf_free(&identity);
+    strbuf_free(&serialized);
+    return failed ? status_no_memory() : NULL;
+}

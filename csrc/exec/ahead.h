@@ -22,4 +22,9 @@ typedef struct ahead_call {
 /* The text of the program that exec_call compiles when it is called with such tensors. */
 status *ahead_program(ahead_call *c, strbuf *text);
 
+/* Puts a program compiled for such devices into the disk cache, where a process that has one, with the same plugin and
+ * options, finds it. `path` gets the entry's; it stays empty when the cache is off. */
+status *ahead_store(const char *plugin, const pjrt_topology_info *devices, const char *mlir, size_t size,
+                    const pjrt_compile_options *options, const strbuf *executable, strbuf *path);
+
 #endif

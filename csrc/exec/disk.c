@@ -81,6 +81,14 @@ static void put_cpu_features(strbuf *out) {
     fclose(f);
 }
 
+void disk_put_identity(strbuf *out, const char *plugin, const char *platform, const char *version, const char *kind) {
+    struct stat st = {0};
+    if (stat(plugin, &st) != 0) st.st_size = 0;
+    const char *name = strrchr(plugin, '/');
+    strbuf_printf(out, "%s %lld %s %s %s\n", name ? name : plugin, (long long)st.st_size, platform, version, kind);
+    if (strcmp(platform, "cpu") == 0) put_cpu_features(out);
+}
+
 static void put_plugin(strbuf *out) {
     pjrt_client *client;
     status *s = runtime_client(&client);
@@ -91,28 +99,23 @@ static void put_plugin(strbuf *out) {
     strbuf path;
     strbuf_init(&path);
     status_free(runtime_choose_plugin(&path));
-    struct stat st = {0};
-    if (stat(strbuf_text(&path), &st) != 0) st.st_size = 0;
-    const char *name = strrchr(strbuf_text(&path), '/');
-    strbuf_printf(out, "%s %lld %s %s %s\n", name ? name : strbuf_text(&path), (long long)st.st_size,
-                  pjrt_client_platform(client), pjrt_client_platform_version(client), pjrt_device_kind(client, 0));
+    disk_put_identity(out, strbuf_text(&path), pjrt_client_platform(client), pjrt_client_platform_version(client),
+                      pjrt_device_kind(client, 0));
     strbuf_free(&path);
-    if (strcmp(pjrt_client_platform(client), "cpu") == 0) put_cpu_features(out);
 }
 
 static pthread_once_t identity_once = PTHREAD_ONCE_INIT;
 static strbuf plugin_identity;
 static void find_identity(void) { put_plugin(&plugin_identity); }
 
-static bool entry_digests(const char *mlir, size_t size, const strbuf *options, header *h) {
-    pthread_once(&identity_once, find_identity);
+static bool digests(const strbuf *identity, const char *mlir, size_t size, const strbuf *options, header *h) {
     strbuf all;
     strbuf_init(&all);
     strbuf_puts(&all, "torch_tpu program ");
-    strbuf_append(&all, plugin_identity.data, plugin_identity.size);
+    strbuf_append(&all, identity->data, identity->size);
     strbuf_append(&all, options->data, options->size);
     strbuf_append(&all, mlir, size);
-    bool ok = !strbuf_failed(&all) && !strbuf_failed(&plugin_identity) && plugin_identity.size > 0;
+    bool ok = !strbuf_failed(&all) && !strbuf_failed(identity) && identity->size > 0;
     if (ok) {
         hash_bytes128(all.data, all.size, h->name);
         all.data[0] = 'T';
@@ -120,6 +123,11 @@ static bool entry_digests(const char *mlir, size_t size, const strbuf *options, 
     }
     strbuf_free(&all);
     return ok;
+}
+
+static bool entry_digests(const char *mlir, size_t size, const strbuf *options, header *h) {
+    pthread_once(&identity_once, find_identity);
+    return digests(&plugin_identity, mlir, size, options, h);
 }
 
 static void entry_path(const char *directory, const header *h, strbuf *out) {
@@ -275,24 +283,39 @@ bool disk_find(const char *mlir, size_t size, const strbuf *options, strbuf *out
     return found;
 }
 
-void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_executable *executable) {
-    header h = {.magic = MAGIC};
-    strbuf local, shared, contents;
+/* Into both caches, as far as they are on. false: into neither. */
+static bool store(header *h, const strbuf *contents, strbuf *path) {
+    strbuf local, shared;
     strbuf_init(&local);
     strbuf_init(&shared);
-    strbuf_init(&contents);
     bool on_local = disk_local_directory(&local), on_shared = shared_directory(&shared);
-    if ((on_local || on_shared) && entry_digests(mlir, size, options, &h)) {
-        status *s = pjrt_executable_serialize(executable, &contents);
-        if (!s && !strbuf_failed(&contents) && contents.size > 0) {
-            h.size = contents.size;
-            hash_bytes128(contents.data, contents.size, h.contents);
-            if (on_local) store_in(strbuf_text(&local), &h, &contents);
-            if (on_shared) store_in(strbuf_text(&shared), &h, &contents);
-        }
-        status_free(s); /* a plugin that cannot serialise has no disk cache */
-    }
+    h->size = contents->size;
+    hash_bytes128(contents->data, contents->size, h->contents);
+    if (on_local) store_in(strbuf_text(&local), h, contents);
+    if (on_shared) store_in(strbuf_text(&shared), h, contents);
+    if (path && (on_local || on_shared)) entry_path(strbuf_text(on_local ? &local : &shared), h, path);
     strbuf_free(&local);
     strbuf_free(&shared);
+    return on_local || on_shared;
+}
+
+void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_executable *executable) {
+    header h = {.magic = MAGIC};
+    strbuf directory, contents;
+    strbuf_init(&directory);
+    strbuf_init(&contents);
+    bool on = disk_local_directory(&directory) || shared_directory(&directory);
+    if (on && entry_digests(mlir, size, options, &h)) {
+        status *s = pjrt_executable_serialize(executable, &contents);
+        if (!s && !strbuf_failed(&contents) && contents.size > 0) store(&h, &contents, NULL);
+        status_free(s); /* a plugin that cannot serialise has no disk cache */
+    }
+    strbuf_free(&directory);
     strbuf_free(&contents);
+}
+
+bool disk_store_bytes(const strbuf *identity, const char *mlir, size_t size, const strbuf *options,
+                      const strbuf *contents, strbuf *path) {
+    header h = {.magic = MAGIC};
+    return digests(identity, mlir, size, options, &h) && store(&h, contents, path);
 }

@@ -45,6 +45,9 @@ struct storage {
 void base_type_init(base_type *t, dtype d, int rank, const int64_t *dims);
 bool base_type_equal(const base_type *a, const base_type *b);
 int64_t base_type_bytes(const base_type *t);
+/* Out of the device's memory: who holds most of it is added to the message. Other statuses stay as they are. No lock
+ * held. */
+status *storage_name_holders(status *s);
 /* Takes the buffer; the old one is released. Under the lock. */
 void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t);
 /* Gives a raw storage's base the type t; a no-op where it has it. No lock held. */
@@ -209,6 +212,11 @@ bool disk_local_directory(strbuf *out); /* false: there is none */
 void disk_make_directories(const char *path);
 bool disk_find(const char *mlir, size_t size, const strbuf *options, strbuf *out); /* the serialised executable */
 void disk_store(const char *mlir, size_t size, const strbuf *options, pjrt_executable *executable);
+/* What of a plugin and its devices belongs to a program's key. */
+void disk_put_identity(strbuf *out, const char *plugin, const char *platform, const char *version, const char *kind);
+/* A serialised executable for a plugin of that identity; `path` gets the entry's. false: no cache is on. */
+bool disk_store_bytes(const strbuf *identity, const char *mlir, size_t size, const strbuf *options,
+                      const strbuf *contents, strbuf *path);
 
 /* Writes what failed to compile into a directory and adds its name to the message. Takes the status; NULL stays NULL.
  */

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -18,7 +19,8 @@ from typing import Any
 
 import torch
 
-from torch_tpu._trace import OptimizerFactory, Source, Traced, trace
+from torch_tpu import _target
+from torch_tpu._trace import OptimizerFactory, Source, Traced, trace, trace_compiled
 
 __all__ = ["AheadOfTimeError", "Compiled", "DoesNotFit", "Memory", "Operation", "compile", "topologies"]
 
@@ -162,6 +164,7 @@ def compile(  # noqa: A001
     train: bool = False,
     loss: Callable[[Any], torch.Tensor] | None = None,
     optimizer: OptimizerFactory | None = None,
+    store: bool = False,
     options: Mapping[str, Any] | None = None,
     costliest: int = 10,
     time_limit: float = TIME_LIMIT,
@@ -179,17 +182,29 @@ def compile(  # noqa: A001
     ``lambda p: torch.optim.AdamW(p, fused=True)``; its state is an argument of the program, and donated as the
     parameters are. With none, the gradients are outputs. Without train nothing is differentiated.
 
+    store: the program is the one that ``torch.compile(f)`` runs without gradients, and its executable goes into the
+    disk cache (TORCH_TPU_CACHE_DIR, TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT) under the key that a machine with such
+    devices, the same libtpu and the same options computes: there the first call finds it. Lines are not known then.
+
     options: XLA options, ``{"xla_...": value}``. costliest: how many operations are listed. time_limit: seconds that
     the compiler may take. plugin: libtpu's path, instead of TPU_LIBRARY_PATH or the installed one.
 
     Raises ValueError for a topology that does not exist (naming those that do), DoesNotFit (an OutOfMemoryError) when
     the compiler cannot place the program in memory, AheadOfTimeError when it fails otherwise, and what tracing raises.
     """
-    check_topology(topology)
+    generation = check_topology(topology)["generation"]
     _check_arguments(f, train, loss, optimizer)
-    with torch.no_grad() if not train else torch.enable_grad():
-        traced = trace(f, example_args, example_kwargs or {}, train=train, loss=loss, optimizer=optimizer)
-    return compile_traced(traced, topology, options=options, costliest=costliest, time_limit=time_limit, plugin=plugin)
+    if store and train:
+        raise ValueError("aot.compile: store=True is for programs of torch.compile, without train=True")
+    kind = _target.DEVICE_KINDS[generation]
+    with _target.compiling_for("tpu", kind), torch.no_grad() if not train else torch.enable_grad():
+        if store:
+            traced = trace_compiled(f, example_args, example_kwargs or {})
+        else:
+            traced = trace(f, example_args, example_kwargs or {}, train=train, loss=loss, optimizer=optimizer)
+    return compile_traced(
+        traced, topology, store=store, options=options, costliest=costliest, time_limit=time_limit, plugin=plugin
+    )
 
 
 def _check_arguments(f: Any, train: bool, loss: Any, optimizer: Any) -> None:
@@ -221,6 +236,7 @@ def compile_traced(
     traced: Traced,
     topology: str,
     *,
+    store: bool = False,
     options: Mapping[str, Any] | None = None,
     costliest: int = 10,
     time_limit: float = TIME_LIMIT,
@@ -234,6 +250,7 @@ def compile_traced(
         text,
         topology,
         lines=_Lines(lines, traced.sources),
+        store=store,
         options=options,
         costliest=costliest,
         time_limit=time_limit,
@@ -263,18 +280,25 @@ def compile_text(
     topology: str,
     *,
     lines: _Lines | None = None,
+    store: bool = False,
     options: Mapping[str, Any] | None = None,
     costliest: int = 10,
     time_limit: float = TIME_LIMIT,
     plugin: str | None = None,
 ) -> Compiled:
     """Compiles a StableHLO program's text. The arguments are those of compile()."""
-    flags = [part for k, v in (options or {}).items() for part in ("--flag", f"{k}={_flag_text(v)}")]
+    settings = [*_environment_options(), *sorted(f"{k}={_flag_text(v)}" for k, v in (options or {}).items())]
+    flags = [part for setting in settings for part in ("--flag", setting)]
     with tempfile.TemporaryDirectory(prefix="torch_tpu_aot_") as folder:
         directory = pathlib.Path(folder)
         (directory / "program.mlir").write_text(stablehlo)
         command = [_compiler(), "compile", plugin or _libtpu(), topology, str(directory / "program.mlir"), folder]
-        _run([*command, "--costliest", str(costliest), *flags], directory, time_limit, topology)
+        _run(
+            [*command, "--costliest", str(costliest), *flags, *(["--store"] if store else [])],
+            directory,
+            time_limit,
+            topology,
+        )
         result = json.loads((directory / "result.json").read_text())
         return _compiled(
             result,
@@ -283,6 +307,14 @@ def compile_text(
             (directory / "optimized.hlo.txt").read_text(),
             (directory / "executable.bin").read_bytes(),
         )
+
+
+def _environment_options() -> list[str]:
+    """Those of TORCH_TPU_INTERNAL_XLA_OPTIONS, which every compilation has."""
+    from torch_tpu import _environment
+
+    text = _environment.text("TORCH_TPU_INTERNAL_XLA_OPTIONS") or ""
+    return [item.lstrip("-") for item in re.split("[, ]+", text) if "=" in item]
 
 
 def _flag_text(value: Any) -> str:
@@ -294,7 +326,7 @@ def _run(command: list[str], directory: pathlib.Path, time_limit: float, topolog
     words = directory / "words.txt"
     with words.open("w") as out:
         # No TPU is used: nothing is there for libtpu's lock to guard.
-        environment = {**_environment(), "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+        environment = {**os.environ, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment)
         try:
             status = child.wait(time_limit)
@@ -313,12 +345,6 @@ def _run(command: list[str], directory: pathlib.Path, time_limit: float, topolog
             raise _error(text, topology)
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         raise AheadOfTimeError(f"the compiler's process for {topology} {how}; its last words: {_last_words(text)}")
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return dict(os.environ)
 
 
 def _last_words(text: str, most: int = 1500) -> str:
