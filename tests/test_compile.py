@@ -405,3 +405,149 @@ print(counters["aot_autograd"]["autograd_cache_hit"])
         for options in ("None", "{'xla_cpu_enable_fast_math': True}", "None")
     ]
     assert hits == ["0", "0", "1"]
+
+
+# ---- what user code does ----
+
+
+def device_and_cpu(function, *args):
+    """The same function on the CPU, and compiled on the device."""
+    want = function(*[a.clone() if isinstance(a, torch.Tensor) else a for a in args])
+    got = torch.compile(function)(*[a.to("tpu") if isinstance(a, torch.Tensor) else a for a in args])
+    return got, want
+
+
+def test_custom_operators_made_of_ours():
+    @torch.library.custom_op("tpu_test::scaled_sine", mutates_args=())
+    def scaled_sine(x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x.sin() * scale
+
+    @scaled_sine.register_fake
+    def _(x, scale):
+        return torch.empty_like(x)
+
+    scaled_sine.register_autograd(
+        lambda ctx, grad: (grad * ctx.x.cos() * ctx.scale, None),
+        setup_context=lambda ctx, inputs, output: (setattr(ctx, "x", inputs[0]), setattr(ctx, "scale", inputs[1])),
+    )
+
+    @torch.library.custom_op("tpu_test::add_into", mutates_args=("x",))
+    def add_into(x: torch.Tensor, y: torch.Tensor) -> None:
+        x += y
+
+    def f(x):
+        y = scaled_sine(x, 2.0) + 1
+        add_into(y, x)
+        return y
+
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        got, want = device_and_cpu(f, x)
+        torch.testing.assert_close(got.cpu(), want)
+    y = x.to("tpu").requires_grad_()
+    torch.compile(lambda y: scaled_sine(y, 2.0), fullgraph=True)(y).sum().backward()
+    torch.testing.assert_close(y.grad.cpu(), x.cos() * 2)
+
+
+def test_nested_compiled_functions_are_one_program():
+    inner = torch.compile(lambda x: x.sin())
+    x = torch.randn(3, device="tpu")
+    outer = torch.compile(lambda x: inner(x) + 1, fullgraph=True)
+    outer(x)
+    before = launches()
+    torch.testing.assert_close(outer(x).cpu(), x.cpu().sin() + 1)
+    assert launches() - before == 1
+
+
+def test_hooks_of_modules_and_tensors_run():
+    seen = []
+    module = nn.Linear(4, 4).to("tpu")
+    module.register_forward_hook(lambda m, args, out: out * 2)
+    module.weight.register_hook(lambda grad: seen.append(grad.shape) or grad * 3)
+    x = torch.ones(2, 4, device="tpu")
+    out = torch.compile(module)(x)
+    torch.testing.assert_close(out.cpu(), nn.functional.linear(x.cpu(), module.weight.cpu(), module.bias.cpu()) * 2)
+    out.sum().backward()
+    assert seen == [(4, 4)]
+    assert module.weight.grad.cpu().tolist() == [[12.0] * 4] * 4
+
+
+def test_inputs_without_gradient_have_none():
+    def f(x, y, z):
+        return (x * y.detach()).sum() + z.shape[0]
+
+    x, y, z = (torch.ones(3, device="tpu", requires_grad=True) for _ in range(3))
+    torch.compile(f)(x, y, z).backward()
+    assert x.grad.tolist() == [1, 1, 1]
+    assert y.grad is None
+    assert z.grad is None
+
+
+def test_outputs_that_alias_inputs_and_each_other():
+    def f(x):
+        x.add_(1)
+        y = x.view(-1)
+        return x, y, y[2:], x
+
+    x = torch.zeros(2, 2, device="tpu")
+    with torch.no_grad():
+        a, b, c, d = torch.compile(f)(x)
+    assert a is x
+    assert d is x
+    x[1, 1] = 5
+    assert b.tolist() == [1, 1, 1, 5]
+    assert c.tolist() == [1, 5]
+
+
+def test_training_under_autocast():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 1))
+    device = copy.deepcopy(module).to("tpu")
+    compiled = torch.compile(device)
+    x = torch.randn(4, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        module(x).float().square().mean().backward()
+    with torch.autocast("tpu", dtype=torch.bfloat16):
+        compiled(x.to("tpu")).float().square().mean().backward()
+    for p, q in zip(module.parameters(), device.parameters(), strict=True):
+        assert q.grad.dtype == torch.float32
+        torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=0.1, atol=0.02)
+
+
+def test_checkpointing_recomputes_and_matches():
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 16), nn.Tanh())
+    device = copy.deepcopy(block).to("tpu")
+    x = torch.randn(8, 16)
+
+    def run(module, x):
+        return torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False).square().sum()
+
+    run(block, x).backward()
+    torch.compile(run)(device, x.to("tpu")).backward()
+    for p, q in zip(block.parameters(), device.parameters(), strict=True):
+        torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norm_buffers_and_caches_are_donated(tmp_path):
+    def step(cache, value):
+        cache[:, 3] = value
+
+    cache = torch.zeros(64, 512, device="tpu")
+    _C.cache_clear()
+    _C.set_dump_directory(str(tmp_path))
+    try:
+        with torch.no_grad():
+            torch.compile(step)(cache, torch.ones(64, device="tpu"))
+    finally:
+        _C.set_dump_directory(None)
+    assert any("64x512xf32> {tf.aliasing_output" in p.read_text() for p in Path(tmp_path).iterdir())
+    assert cache.cpu()[:, 3].sum().item() == 64
+
+
+def test_a_factor_that_does_not_exist_is_an_error_in_compiled_code_too():
+    function = torch.compile(torch.linalg.cholesky)
+    x = torch.eye(3, device="tpu") * 4
+    assert function(x).diagonal().tolist() == [2, 2, 2]
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        function(-x)

@@ -182,8 +182,24 @@ def call_of(program: Any, xla: int) -> Callable[[list[Any]], list[Any]]:
         program.graph, program.inputs, program.constants, program.results, program.outputs, xla
     )
     if program.devices or program.values:
-        return _with_host_outputs(compiled, program.devices, program.values)
-    return compiled
+        compiled = _with_host_outputs(compiled, program.devices, program.values)
+    return _with_checks(compiled, program.checks) if program.checks else compiled
+
+
+def _with_checks(
+    compiled: Callable[[list[Any]], list[Any]], checks: list[tuple[str, bool]]
+) -> Callable[[list[Any]], list[Any]]:
+    """Raises what linear algebra raises for a matrix that is singular, or has no such factor. Waits for the program."""
+
+    @_boxed
+    def run(args: list[Any]) -> list[Any]:
+        outputs = compiled(args)
+        infos = outputs[len(outputs) - len(checks) :]
+        for info, (name, is_matrix) in zip(infos, checks, strict=True):
+            torch.ops.aten._linalg_check_errors(info, name, is_matrix=is_matrix)
+        return outputs[: len(outputs) - len(checks)]
+
+    return run
 
 
 def _boxed(f: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:

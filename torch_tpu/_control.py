@@ -222,6 +222,12 @@ def _invoke_subgraph(
     return _inline(interpreter, gm, operands)
 
 
+def is_token(node: torch.fx.Node) -> bool:
+    """Whether an input only orders effects: AOTAutograd passes None for it."""
+    users = [u for u in node.users if isinstance(u.target, torch._ops.HigherOrderOperator)]
+    return bool(users) and all(u.target.name() == "with_effects" and u.args[0] is node for u in users)
+
+
 def _with_effects(interpreter: Interpreter, node: torch.fx.Node, token: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     result = interpreter.recorder.dispatch(op, args, kwargs)
     return (token, *result) if isinstance(result, tuple) else (token, result)

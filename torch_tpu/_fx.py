@@ -40,6 +40,8 @@ class Program:
     # FX outputs that are no tensors of this device: their position and the device or Python value.
     devices: dict[int, torch.device]
     values: dict[int, Any]
+    # Linear algebra's outcomes, which are outputs after those of the FX graph: (name of the function, is a matrix).
+    checks: list[tuple[str, bool]] = dataclasses.field(default_factory=list)
     # The calls that build `graph` (_tape.py); none where it was not recorded on a tape.
     steps: list[Any] = dataclasses.field(default_factory=list)
 
@@ -62,11 +64,19 @@ def record_graph(
     """convert() into a given graph."""
     fake_mode = FakeTensorMode()
     recorder = Recorder(graph, has_row, decompositions(), fake_mode, lift_constants=True)
+    recorder.checks = []
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisableAutocast(), torch.no_grad():
-        arguments = [recorder.input(x) if isinstance(x, torch.Tensor) else x for x in example_inputs]
+        given = [
+            None if _control.is_token(n) else x
+            for n, x in zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True)
+        ]
+        arguments = [recorder.input(x) if isinstance(x, torch.Tensor) else x for x in given]
         with fake_mode:
             outputs = Interpreter(gm, recorder).run(arguments)
-        return make_program(recorder, arguments, example_inputs, outputs)
+            outputs += [(info, None) for info, _, _ in recorder.checks]
+        program = make_program(recorder, arguments, example_inputs, outputs)
+        program.checks = [(name, is_matrix) for _, name, is_matrix in recorder.checks]
+        return program
 
 
 def record_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, list[torch.Tensor], list[int]]:

@@ -22,6 +22,8 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_tpu import _flash
+
 DEVICE = torch.device("tpu", 0)
 
 # csrc/ops/call.h, arg_tag
@@ -169,6 +171,8 @@ class Recorder(TorchDispatchMode):
         self.fake_mode = fake_mode
         self.lift_constants = lift_constants
         self.constants: list[torch.Tensor] = []
+        # Where a list: what is looked at when the program has run, as (info, name of the function, is a matrix).
+        self.checks: list[tuple[torch.Tensor, str, bool]] | None = None
         self.skip_row: torch._ops.OpOverload | None = None  # the operator that is being replaced has no use for its row
         self._storages: dict[int, _Storage] = {}
         self._types: dict[int, tuple[str, tuple[int, ...]]] = {}
@@ -355,12 +359,19 @@ class Recorder(TorchDispatchMode):
         name = row_name(op)
         if name in _IGNORED:
             return None
+        if name == "aten::_linalg_check_errors" and self.checks is not None:
+            self.checks.append((args[0], args[1], kwargs["is_matrix"]))
+            return None
         if op.namespace == "prim" or name.startswith("aten::sym_"):  # questions about a tensor, not operators
             return self._fake(op, args, kwargs)
         if name in _EMPTY:
             return self._empty(op, args, kwargs)
         if name in FUNCTIONS:
-            return self._function(op, name, args, kwargs)
+            return self._function(op, args, kwargs, FUNCTIONS[name](*bind(op, args, kwargs)))
+        if name in _flash.OPERATORS:
+            kernel = _flash.function_for(name, bind(op, args, kwargs))
+            if kernel is not None:
+                return self._function(op, args, kwargs, *kernel)
         if op._schema.is_mutable:
             return self._mutate(op, name, args, kwargs)
         if name in ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy") and args[0].device.type == "cpu":
@@ -425,13 +436,26 @@ class Recorder(TorchDispatchMode):
                 self.define(t, self.typed(value, dtype_name(t.dtype), t.size()))
         return out
 
-    def _function(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _function(
+        self,
+        op: torch._ops.OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        function: Any,
+        operands: Sequence[torch.Tensor] | None = None,
+    ) -> Any:
+        """A function of the operator's tensors, or of some of them, that gives the first of its results."""
         out = self._fake(op, args, kwargs)
-        function = FUNCTIONS[name](*bind(op, args, kwargs))
-        operands = [self.read(t) for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        values = self.graph.call_function(function.name, function.text, operands, function.results)
-        for t, value in zip(out, values, strict=True):
-            self.define(t, self.typed(value, dtype_name(t.dtype), t.size()))
+        if operands is None:
+            operands = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        values = self.graph.call_function(
+            function.name, function.text, [self.read(t) for t in operands], function.results
+        )
+        for k, t in enumerate(out):
+            if k < len(values):
+                self.define(t, self.typed(values[k], dtype_name(t.dtype), t.size()))
+            elif isinstance(t, torch.Tensor):  # nothing reads it
+                self.define(t, self._full(t.size(), 0, t.dtype))
         return out
 
     def _mutate(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
