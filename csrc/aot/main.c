@@ -54,8 +54,8 @@ static int check(const char *name) {
     aot_slice slice;
     status *s = aot_slice_find(name, &slice);
     if (!s)
-        printf("{\"generation\": \"%s\", \"chips\": %d, \"devices\": %d}\n", slice.generation->name, slice.chips,
-               slice.devices);
+        printf("{\"generation\": \"%s\", \"device_kind\": \"%s\", \"chips\": %d, \"devices\": %d}\n",
+               slice.generation->name, slice.generation->device_kind, slice.chips, slice.devices);
     return finish(s);
 }
 

@@ -13,15 +13,15 @@
  * interconnect has three dimensions every A <= B <= C of multiples of 4 up to the largest slice exists ("4x4x4 cubes").
  */
 static const aot_generation generations[] = {
-    {"v4", 3, 2, 32 * GIB, 1228e9, 275e12, 275e12, 0, 1.05e9, 4096, 16, "2x2x1 2x2x2 2x2x4 2x4x4",
+    {"v4", "TPU v4", 3, 2, 32 * GIB, 1228e9, 275e12, 275e12, 0, 1.05e9, 4096, 16, "2x2x1 2x2x2 2x2x4 2x4x4",
      "https://cloud.google.com/tpu/docs/v4"},
-    {"v5e", 2, 1, 16 * GIB, 819e9, 197e12, 393e12, 0, 1.5e9, 0, 0, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16",
+    {"v5e", "TPU v5 lite", 2, 1, 16 * GIB, 819e9, 197e12, 393e12, 0, 1.5e9, 0, 0, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16",
      "https://cloud.google.com/tpu/docs/v5e"},
-    {"v5p", 3, 1, 95 * GIB, 2765e9, 459e12, 918e12, 0, 1.75e9, 6144, 24, "1x1x1 2x2x1 2x2x2 2x2x4 2x4x4",
+    {"v5p", "TPU v5", 3, 1, 95 * GIB, 2765e9, 459e12, 918e12, 0, 1.75e9, 6144, 24, "1x1x1 2x2x1 2x2x2 2x2x4 2x4x4",
      "https://cloud.google.com/tpu/docs/v5p"},
-    {"v6e", 2, 1, 32 * GIB, 1640e9, 918e12, 1836e12, 0, 1.75e9, 0, 0, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16",
-     "https://cloud.google.com/tpu/docs/v6e"},
-    {"tpu7x", 3, 2, 192 * GIB, 7380e9, 2307e12, 0, 4614e12, 2.2e9, 9216, 24, "1x1x1 2x2x1 2x2x2 2x2x4 2x4x4",
+    {"v6e", "TPU v6 lite", 2, 1, 32 * GIB, 1640e9, 918e12, 1836e12, 0, 1.75e9, 0, 0,
+     "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16", "https://cloud.google.com/tpu/docs/v6e"},
+    {"tpu7x", "TPU7x", 3, 2, 192 * GIB, 7380e9, 2307e12, 0, 4614e12, 2.2e9, 9216, 24, "1x1x1 2x2x1 2x2x2 2x2x4 2x4x4",
      "https://cloud.google.com/tpu/docs/tpu7x"},
 };
 
@@ -116,11 +116,13 @@ void aot_topologies_print(strbuf *out) {
         strbuf_init(&slices);
         describe_slices(g, &slices);
         strbuf_printf(out,
-                      "%s{\"name\": \"%s\", \"slices\": \"%s\", \"devices_per_chip\": %d, \"hbm_bytes\": %lld, "
+                      "%s{\"name\": \"%s\", \"device_kind\": \"%s\", \"slices\": \"%s\", \"devices_per_chip\": %d, "
+                      "\"hbm_bytes\": %lld, "
                       "\"hbm_bytes_per_s\": %.6g, \"bf16_flops\": %.6g, \"int8_ops\": %.6g, \"fp8_flops\": %.6g, "
                       "\"clock_hz\": %.6g, \"source\": \"%s\"}",
-                      i ? ",\n " : "", g->name, strbuf_text(&slices), g->devices_per_chip, (long long)g->hbm_bytes,
-                      g->hbm_bytes_per_s, g->bf16_flops, g->int8_ops, g->fp8_flops, g->clock_hz, g->source);
+                      i ? ",\n " : "", g->name, g->device_kind, strbuf_text(&slices), g->devices_per_chip,
+                      (long long)g->hbm_bytes, g->hbm_bytes_per_s, g->bf16_flops, g->int8_ops, g->fp8_flops,
+                      g->clock_hz, g->source);
         strbuf_free(&slices);
     }
     strbuf_puts(out, "]\n");

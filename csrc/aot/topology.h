@@ -9,6 +9,7 @@
 
 typedef struct aot_generation {
     const char *name;        /* what a topology's name begins with: "v5e" of "v5e:2x2" */
+    const char *device_kind; /* what PJRT calls its devices */
     int dimensions;          /* of its interconnect: 2 or 3 */
     int devices_per_chip;    /* as the compiler and the runtime count devices */
     int64_t hbm_bytes;       /* a chip */

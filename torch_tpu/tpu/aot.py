@@ -192,11 +192,10 @@ def compile(  # noqa: A001
     Raises ValueError for a topology that does not exist (naming those that do), DoesNotFit (an OutOfMemoryError) when
     the compiler cannot place the program in memory, AheadOfTimeError when it fails otherwise, and what tracing raises.
     """
-    generation = check_topology(topology)["generation"]
+    kind = check_topology(topology)["device_kind"]
     _check_arguments(f, train, loss, optimizer)
     if store and train:
         raise ValueError("aot.compile: store=True is for programs of torch.compile, without train=True")
-    kind = _target.DEVICE_KINDS[generation]
     with _target.compiling_for("tpu", kind), torch.no_grad() if not train else torch.enable_grad():
         if store:
             traced = trace_compiled(f, example_args, example_kwargs or {})
@@ -222,7 +221,7 @@ def _check_arguments(f: Any, train: bool, loss: Any, optimizer: Any) -> None:
 
 
 def check_topology(name: str) -> dict[str, Any]:
-    """{"generation", "chips", "devices"} of a topology. Raises ValueError with those that exist for another name."""
+    """{"generation", "device_kind", "chips", "devices"} of a topology. Raises ValueError for one that does not exist."""
     done = subprocess.run([_compiler(), "check", str(name)], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise _error(done.stderr, str(name))
@@ -357,10 +356,11 @@ def _error(text: str, topology: str) -> Exception:
     name, _, message = text[text.rindex("error: ") + len("error: ") :].strip().partition(" ")
     if name == "ValueError":
         return ValueError(message)
-    # XLA: "Ran out of memory in memory space hbm. Used 20.13G of 15.75G hbm. Exceeded hbm capacity by 4.38G."
-    used = re.search(r"[Uu]sed ([\d.]+[BKMGT]?) of ([\d.]+[BKMGT]?) hbm", message)
+    # XLA: "Used 20.13G of 15.75G hbm", "required for HLO temporaries (64.00G) exceeds available HBM (15.75G)".
+    size = r"([\d.]+[BKMGT]?)"
+    used = re.search(rf"[Uu]sed {size} of {size} hbm|\({size}\) exceeds available HBM \({size}\)", message)
     if used:
-        needed, hbm = (_bytes_of(part) for part in used.groups())
+        needed, hbm = (_bytes_of(part) for part in used.groups() if part)
         return DoesNotFit(f"the program does not fit into the HBM of {topology}: {message}", needed, hbm)
     return AheadOfTimeError(f"compiling for {topology} failed: {message}")
 
