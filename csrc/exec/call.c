@@ -496,7 +496,8 @@ static status *wait_for_results(const launch *l, const call *c) {
 static status *run(launch *l, call *c) {
     if (l->e->n_outputs == 0) return NULL;
     STATUS_TRY(make_extra_inputs(l, c));
-    STATUS_TRY(pjrt_execute(l->v->executable, c->device, l->v->n_parameters, l->inputs, l->donate, l->outputs));
+    STATUS_TRY(storage_name_holders(
+        pjrt_execute(l->v->executable, c->device, l->v->n_parameters, l->inputs, l->donate, l->outputs)));
     COUNT(launches, 1);
     return NULL;
 }
@@ -623,6 +624,11 @@ static status *record_variant(entry *e, variant *v, const scan *s, call *c) {
     status *result = fused_record(e, v, s, c, &full);
     exec_release();
     if (!result && full) result = fused_flush();
+    if (result) {
+        exec_acquire();
+        drop_storages(c);
+        exec_release();
+    }
     return result;
 }
 

@@ -467,7 +467,8 @@ static status *launch_program(const fused_program *p) {
     bool *donate = mem_alloc(p->n_parameters + 1);
     status *s = inputs && outputs && donate ? make_inputs(p, inputs, donate) : status_no_memory();
     if (!s && p->n_outputs > 0) {
-        s = pjrt_execute(p->executable, pending.device, (int)p->n_parameters, inputs, donate, outputs);
+        s = storage_name_holders(
+            pjrt_execute(p->executable, pending.device, (int)p->n_parameters, inputs, donate, outputs));
         COUNT(launches, 1);
     }
     if (!s) {
@@ -518,19 +519,28 @@ static status *run_alone(const pending_node *n, pjrt_buffer **values) {
             s = pjrt_buffer_from_host(client, pending.device, words, DTYPE_U64, 1, &count,
                                       &inputs[v->random_parameter]);
     }
-    if (!s) s = pjrt_execute(v->executable, pending.device, v->n_parameters, inputs, NULL, values + n->first_value);
+    if (!s)
+        s = storage_name_holders(
+            pjrt_execute(v->executable, pending.device, v->n_parameters, inputs, NULL, values + n->first_value));
     for (int i = n->e->n_inputs; i < v->n_parameters; i++) pjrt_buffer_release(inputs[i]);
     mem_free(inputs);
     return s;
 }
 
+/* What was written in place keeps the value it had before the program; what is new has none. */
 static void lose_values(const pending_node *n, const char *why) {
     exec_acquire();
     for (int k = 0; k < n->e->n_outputs; k++) {
-        storage *owner = AT(pending.values, pending_value, n->first_value + k).owner;
+        const pending_value *v = &AT(pending.values, pending_value, n->first_value + k);
+        storage *owner = v->owner;
+        int32_t origin = v->origin;
         if (!owner) continue;
         fused_forget(owner);
-        owner->lost = mem_strdup(why);
+        if (origin >= 0)
+            storage_set_base(owner, pjrt_buffer_retain(AT(pending.externals, pjrt_buffer *, origin)),
+                             &AT(pending.types, base_type, origin));
+        else
+            owner->lost = mem_strdup(why);
     }
     exec_release();
 }

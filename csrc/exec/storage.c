@@ -196,6 +196,54 @@ int64_t base_type_bytes(const base_type *t) {
     return n;
 }
 
+/* ---- out of memory ---- */
+
+#define HOLDERS 5
+
+static void print_holder(strbuf *out, const storage *s) {
+    strbuf_printf(out, "\n  %.1f MiB: %s [", (double)base_type_bytes(&s->type) / (1 << 20),
+                  dtype_torch_name(s->type.dtype));
+    for (int i = 0; i < s->type.rank; i++) strbuf_printf(out, i ? ", %lld" : "%lld", (long long)s->type.dims[i]);
+    strbuf_puts(out, "]");
+}
+
+static void print_holders(strbuf *out) {
+    const storage *largest[HOLDERS] = {NULL};
+    int64_t total = 0, n = 0;
+    for (const storage *s = storage_list; s; s = s->next) {
+        if (!s->base) continue;
+        total += base_type_bytes(&s->type);
+        n++;
+        int at = HOLDERS;
+        while (at > 0 && (!largest[at - 1] || base_type_bytes(&s->type) > base_type_bytes(&largest[at - 1]->type)))
+            at--;
+        if (at == HOLDERS) continue;
+        memmove(&largest[at + 1], &largest[at], sizeof *largest * (size_t)(HOLDERS - 1 - at));
+        largest[at] = s;
+    }
+    strbuf_printf(out, "\n%lld tensors' memory is held, %.1f MiB; the largest:", (long long)n,
+                  (double)total / (1 << 20));
+    for (int i = 0; i < HOLDERS && largest[i]; i++) print_holder(out, largest[i]);
+    strbuf_puts(
+        out,
+        "\nDelete tensors that are not needed, or use a smaller batch; torch.tpu.empty_cache() has nothing to free");
+}
+
+status *storage_name_holders(status *s) {
+    if (!s || status_get_code(s) != STATUS_OUT_OF_MEMORY || strstr(status_message(s), "out of host memory")) return s;
+    strbuf text;
+    strbuf_init(&text);
+    exec_acquire();
+    print_holders(&text);
+    exec_release();
+    status *named =
+        strbuf_failed(&text) ? NULL : status_new(STATUS_OUT_OF_MEMORY, "%s%s", status_message(s), text.data);
+    strbuf_free(&text);
+    if (!named) return s;
+    status_free(s);
+    return named;
+}
+
 /* ---- internal programs on storages ---- */
 
 /* to <- row(from), as calls whose results are known. */
@@ -293,7 +341,7 @@ static status *upload(storage *s, const geometry *g, const void *data) {
     base_type t;
     base_type_init(&t, g->dtype, g->rank, g->sizes);
     pjrt_buffer *b;
-    STATUS_TRY(pjrt_buffer_from_host(client, s->device, data, t.dtype, t.rank, t.dims, &b));
+    STATUS_TRY(storage_name_holders(pjrt_buffer_from_host(client, s->device, data, t.dtype, t.rank, t.dims, &b)));
     exec_acquire();
     storage_set_base(s, b, &t);
     s->raw = t.dtype == DTYPE_U8 && t.rank == 1;

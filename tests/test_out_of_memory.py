@@ -1,0 +1,64 @@
+"""A device without memory for what is asked: torch.OutOfMemoryError, which says who holds it; the program can free and go on."""
+
+import importlib.util
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+from helpers import ON_CPU, child_output
+
+pytestmark = [
+    pytest.mark.skipif(ON_CPU, reason="memory of the device"),
+    pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler"),
+]
+
+CODE = """
+import ctypes, torch
+from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+refuse = ctypes.CDLL("{plugin}").refuse
+big = torch.ones(512, 1024, device="tpu")
+small = [torch.full((16 * (i + 1),), float(i), device="tpu") for i in range(8)]
+(big + 1).sum().item()
+kept = []  # what nobody holds is not computed in fused mode
+
+def tried(f, largest="2.0 MiB: float32 [512, 1024]"):
+    refuse(1)
+    try:
+        f()
+        torch.tpu.synchronize()
+    except torch.OutOfMemoryError as error:
+        text = str(error)
+        assert largest in text, text
+        assert text.count("MiB: ") == 5, text
+        return True
+    finally:
+        refuse(0)
+    return False
+
+for mode in (EagerMode.DEFER_NEVER, EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING, EagerMode.DEFER_AND_FUSE):
+    with set_eager_mode(mode):
+        assert tried(lambda: kept.append(big + 1)), mode
+        assert tried(lambda: torch.ones(600).to("tpu")), mode
+        # In fused mode the old value is the program's own by now.
+        assert tried(lambda: big.mul_(2), "MiB: float32 [" if mode is EagerMode.DEFER_AND_FUSE else "[512, 1024]"), mode
+        assert (big + 1).sum().item() == 2 * big.numel(), mode
+        assert [t.sum().item() for t in small] == [16.0 * (i + 1) * i for i in range(8)]
+print("went on")
+"""
+
+
+def test_out_of_memory(tmp_path):
+    headers = pathlib.Path(
+        importlib.util.find_spec("xla_plugins").submodule_search_locations[0], "xla_cpu_pjrt/include"
+    )
+    plugin = tmp_path / "refusing_plugin.so"
+    source = pathlib.Path(__file__).parent / "native/refusing_plugin.c"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O1", f"-I{headers}", str(source), "-o", str(plugin), "-ldl"], check=True
+    )
+    from torch_tpu import _plugins
+
+    real = _plugins.find(_plugins.CPU)
+    out = child_output(CODE.format(plugin=plugin), TORCH_TPU_PJRT_PLUGIN=str(plugin), REFUSED_PLUGIN=str(real))
+    assert out.split() == ["went", "on"]
