@@ -8,6 +8,7 @@
 
 #include <array>
 #include <new>
+#include <typeinfo>
 
 #include "torch/runtime.h"
 
@@ -154,7 +155,12 @@ at::Tensor tensor_to_meta(const at::Tensor &t) {
     return meta;
 }
 
-void warn(const std::string &message) { c10::warn(c10::Warning(c10::UserWarning(), {"", nullptr, 0}, message, false)); }
+void warn(const std::string &message) {
+    // Without a file Python's handler adds no place in C++; libtorch's own, which torch.ops calls run under, needs one.
+    const c10::WarningHandler &handler = *c10::WarningUtils::get_warning_handler();
+    const char *file = typeid(handler) == typeid(c10::WarningHandler) ? "torch_tpu" : nullptr;
+    c10::warn(c10::Warning(c10::UserWarning(), {"", file, 0}, message, false));
+}
 
 void throw_status(status *s) {
     const std::string message = status_message(s);
