@@ -45,7 +45,7 @@ class Lowered:
     results: Types
 
 
-def _check_version() -> None:
+def check_version() -> None:
     wanted = {"num_const_args", "in_avals", "ordered_effects", "platforms", "backend", "axis_context", "donated_args",
               "lowering_parameters"}  # fmt: skip
     missing = wanted - set(inspect.signature(mlir.lower_jaxpr_to_module).parameters)
@@ -56,7 +56,7 @@ def _check_version() -> None:
 @contextlib.contextmanager
 def _tracing_for(target: Target) -> Iterator[None]:
     """Kernels see the target's kind of device; off a TPU, Pallas interprets them."""
-    _check_version()
+    check_version()
     on_tpu = target.platform == "tpu"
     kind = target.device_kind if on_tpu else "TPU v5 lite"  # what an interpreted kernel chooses its blocks for
     device = jax.sharding.AbstractDevice(device_kind=kind, num_cores=1, platform="tpu")

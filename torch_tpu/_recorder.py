@@ -455,7 +455,7 @@ class Recorder(TorchDispatchMode):
             if k < len(values):
                 self.define(t, self.typed(values[k], dtype_name(t.dtype), t.size()))
             elif isinstance(t, torch.Tensor):  # nothing reads it
-                self.define(t, self._full(t.size(), 0, t.dtype))
+                self.define(t, self.full(t.size(), 0, t.dtype))
         return out
 
     def _mutate(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

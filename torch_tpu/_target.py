@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
+# What PJRT calls the devices of a generation.
+DEVICE_KINDS = {"v4": "TPU v4", "v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}
+
+
 class Target(NamedTuple):
     platform: str  # "tpu" or "cpu", as PJRT calls it
     device_kind: str  # "TPU v5 lite"
@@ -30,8 +34,12 @@ def current() -> Target:
 @contextlib.contextmanager
 def compiling_for(platform: str, device_kind: str) -> Iterator[None]:
     """Programs recorded within are for this kind of device."""
+    from torch_tpu import _C
+
     token = _other.set(Target(platform, device_kind))
+    before = _C.set_ahead(platform == "tpu")
     try:
         yield
     finally:
+        _C.set_ahead(before)
         _other.reset(token)

@@ -379,9 +379,15 @@ PyObject *set_dump_directory(PyObject * /*module*/, PyObject *directory) {
     END_HANDLE_TH_ERRORS
 }
 
+PyObject *set_ahead(PyObject * /*module*/, PyObject *ahead) {
+    const int value = PyObject_IsTrue(ahead);
+    return value < 0 ? nullptr : PyBool_FromLong(attention_set_ahead(value != 0));
+}
+
 PyMethodDef methods[] = {
     {"_register", register_device, METH_NOARGS, "Registers device tpu with libtorch. Idempotent."},
     {"tpu_attached", tpu_attached, METH_NOARGS, "Whether this machine has a TPU, from device files alone."},
+    {"set_ahead", set_ahead, METH_O, "(bool): this thread records programs for a TPU elsewhere; gives what held."},
     {"set_plugin_candidates", set_plugin_candidates, METH_VARARGS, "(cpu_plugin, libtpu): paths or None."},
     {"plugin_path", plugin_path, METH_NOARGS, "The path of the plugin that is or would be loaded."},
     {"initialize", initialize, METH_NOARGS, "Creates the client, if there is none yet."},

@@ -26,6 +26,10 @@ void storage_resize_bytes(const c10::Storage &s, size_t bytes);
 void check_not_forked();
 bool in_bad_fork() noexcept;
 
+// ---- attention (attention.cpp) ----
+// Whether this thread records programs for a TPU that is not attached; returns what it was.
+bool attention_set_ahead(bool ahead);
+
 // ---- devices and streams (guard.cpp) ----
 c10::DeviceIndex current_device() noexcept;
 // Throws unless 0 <= index < device count; -1 means the current device.
