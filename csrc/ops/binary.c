@@ -140,6 +140,12 @@ static hlo_value binary_ldexp(hlo_builder *b, hlo_value x, hlo_value y) { return
 static hlo_value binary_maximum(hlo_builder *b, hlo_value x, hlo_value y) {
     return math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "maximum_cpu") ? MAX(x, y) : NULL;
 }
+static hlo_value binary_clamp_min(hlo_builder *b, hlo_value x, hlo_value y) {
+    return math_require(b, x, KIND_INT | KIND_FLOAT, "clamp_min") ? MAX(x, y) : NULL;
+}
+static hlo_value binary_clamp_max(hlo_builder *b, hlo_value x, hlo_value y) {
+    return math_require(b, x, KIND_INT | KIND_FLOAT, "clamp_max") ? MIN(x, y) : NULL;
+}
 static hlo_value binary_minimum(hlo_builder *b, hlo_value x, hlo_value y) {
     return math_require(b, x, KIND_BOOL | KIND_INT | KIND_FLOAT, "minimum_cpu") ? MIN(x, y) : NULL;
 }
@@ -360,10 +366,10 @@ const op_row ops_binary[] = {{"aten::add.Tensor", PROMOTE, OP_OPMATH, .lower = l
                              PRIM_BINARY("fmin", PROMOTE, 0, binary_fmin),
                              ROW_LOWER("clamp", PROMOTE, OP_PROMOTE_NUMBERS, lower_clamp),
                              ROW_LOWER("clamp.Tensor", PROMOTE, OP_PROMOTE_NUMBERS, lower_clamp),
-                             ASK_BINARY("clamp_min", PROMOTE, binary_maximum),
-                             ASK_BINARY("clamp_min.Tensor", PROMOTE, binary_maximum),
-                             ASK_BINARY("clamp_max", PROMOTE, binary_minimum),
-                             ASK_BINARY("clamp_max.Tensor", PROMOTE, binary_minimum),
+                             ASK_BINARY("clamp_min", PROMOTE, binary_clamp_min),
+                             ASK_BINARY("clamp_min.Tensor", PROMOTE, binary_clamp_min),
+                             ASK_BINARY("clamp_max", PROMOTE, binary_clamp_max),
+                             ASK_BINARY("clamp_max.Tensor", PROMOTE, binary_clamp_max),
                              /* geometry, logarithms */
                              ASK_BINARY("hypot", PROMOTE, binary_hypot),
                              PRIM_BINARY("hypot", PROMOTE, 0, binary_hypot),

@@ -241,6 +241,8 @@ static void lower_multinomial(lowering *l) {
     int64_t samples = arg_int(l, 1);
     if (!dtype_is_float(arg_tensor_dtype(l, 0)))
         hlo_fail(b, STATUS_RUNTIME, "multinomial only supports floating-point dtypes for input");
+    else if (p->dims[p->rank - 1] > 1 << 24)
+        hlo_fail(b, STATUS_RUNTIME, "number of categories cannot exceed 2^24");
     else if (samples <= 0)
         hlo_fail(b, STATUS_RUNTIME, "cannot sample n_sample <= 0 samples");
     else if (arg_bool(l, 2))

@@ -2,6 +2,7 @@
  * int64: the result's type, which PyTorch's meta kernel says, raised to the type PyTorch accumulates in. */
 #include <math.h>
 
+#include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/reduction.h"
 
@@ -50,6 +51,10 @@ static void lower_prod_dim(lowering *l) { lower_fold(l, HLO_REDUCE_MULTIPLY, opt
 static void lower_nansum(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
+    if (x && dtype_is_float(x->dtype) && !dtype_is_float(result_dtype(l, 0))) {
+        math_not_implemented(b, "nansum_cpu", result_dtype(l, 0));
+        return;
+    }
     if (x && dtype_is_float(x->dtype)) x = hlo_select(b, hlo_is_nan(b, x), hlo_like(b, x, 0), x);
     x = accumulated(l, x);
     dim_set d = listed_dims(l, 1, x);

@@ -2,6 +2,7 @@
  * data. PyTorch's order: NaN is greater than everything, -0 equals 0, equal elements keep their order. */
 #include <string.h>
 
+#include "ops/elementwise.h"
 #include "ops/indexing.h"
 #include "ops/ops.h"
 #include "ops/scan.h"
@@ -129,7 +130,7 @@ static void set_element(lowering *l, hlo_value values, hlo_value indices, int di
 
 static void lower_kthvalue(lowering *l) {
     hlo_value x = arg_tensor(l, 0), values, indices;
-    if (!x) return;
+    if (!math_require(lower_builder(l), x, KIND_INT | KIND_FLOAT, "kthvalue_cpu")) return;
     int dim = sort_dim(l, 2, -1, x->rank);
     sort_with_indices(lower_builder(l), x, dim, false, &values, &indices);
     set_element(l, values, indices, dim, arg_int(l, 1) - 1, NULL);
@@ -161,13 +162,14 @@ static void set_median(lowering *l, hlo_value x, int dim, bool ignore_nan) {
 
 static void lower_median_dim(lowering *l, bool ignore_nan) {
     hlo_value x = arg_tensor(l, 0);
-    if (x) set_median(l, x, sort_dim(l, 1, -1, x->rank), ignore_nan);
+    if (math_require(lower_builder(l), x, KIND_INT | KIND_FLOAT, "median_out"))
+        set_median(l, x, sort_dim(l, 1, -1, x->rank), ignore_nan);
 }
 
 static void lower_median_all(lowering *l, bool ignore_nan) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
-    if (!x) return;
+    if (!math_require(b, x, KIND_INT | KIND_FLOAT, "median_cpu")) return;
     int64_t n = hlo_element_count(x);
     if (n == 0)
         result_set(l, 0, hlo_scalar(b, x->dtype, dtype_is_float(x->dtype) ? __builtin_nan("") : 0));

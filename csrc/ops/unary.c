@@ -5,7 +5,7 @@
 
 #define ROUNDING(name, function, kernel)                                       \
     static hlo_value unary_##name(hlo_builder *b, hlo_value x) {               \
-        if (math_is_integral(x)) return x;                                     \
+        if (math_is_integral(x) && x->dtype != DTYPE_BOOL) return x;           \
         return math_require(b, x, KIND_FLOAT, kernel) ? function(b, x) : NULL; \
     }
 ROUNDING(ceil, hlo_ceil, "ceil")

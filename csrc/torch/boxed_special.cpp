@@ -2,10 +2,12 @@
 
 #include <ATen/Context.h>
 #include <ATen/Dispatch.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/isin.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
 
@@ -187,6 +189,16 @@ bool spaced(const OperatorPlan &plan, Stack *stack) {
     return answer(plan, stack, out);
 }
 
+// PyTorch's metadata says that a number's result has one dimension; its kernel says none.
+bool isin_number(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &elements = argument(plan, stack, 1).toTensor();
+    const at::Tensor number = c10::scalar_to_tensor(argument(plan, stack, 0).toScalar());
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return answer(plan, stack,
+                  at::isin(number.to(elements.device()), elements, argument(plan, stack, 2).toBool(),
+                           argument(plan, stack, 3).toBool()));
+}
+
 // No nested tensors here: transformer layers then take their dense path.
 bool not_left_aligned(const OperatorPlan &plan, Stack *stack) { return answer(plan, stack, false); }
 
@@ -202,6 +214,7 @@ const Special kSpecials[] = {
     {"aten::fill_.Scalar", fits},
     {"aten::uniform_", uniform_range},
     {"aten::arange.start_out", size_range<false>},
+    {"aten::isin.Scalar_Tensor", isin_number},
     {"aten::linspace.out", spaced<false>},
     {"aten::logspace.out", spaced<true>},
     {"aten::range.out", size_range<true>},

@@ -142,23 +142,29 @@ constexpr Layout kLayouts[] = {
     {"aten::glu_backward", 1, -1, Layout::Contiguous},
 };
 
-// Beside the structured operators: an out= tensor that is given a shape gets the strides of the result, too.
+// Beside the structured operators: an empty out= tensor gets the strides of the result with its shape.
 constexpr const char *kOutHasStrides[] = {
     "aten::linalg_solve_triangular",
     "aten::linalg_householder_product",
     "aten::ormqr",
-    "aten::_fft_c2c",
+    "aten::geqrf",
 };
 
-bool out_has_strides(const OperatorPlan &plan) {
-    return plan.structured ||
-           std::find(std::begin(kOutHasStrides), std::end(kOutHasStrides), plan.name) != std::end(kOutHasStrides);
+bool out_has_strides(const OperatorPlan &plan, bool was_empty) {
+    return plan.structured || (was_empty && std::find(std::begin(kOutHasStrides), std::end(kOutHasStrides),
+                                                      plan.name) != std::end(kOutHasStrides));
 }
 
 const Layout *layout_of(const std::string &name) {
     for (const Layout &layout : kLayouts)
         if (name == layout.name) return &layout;
     return nullptr;
+}
+
+// PyTorch's metadata of an LSTM cell needs biases: hidden and cell state, and the gates for the backward.
+torch::jit::Stack lstm_cell(const std::vector<c10::IValue> &arguments) {
+    auto like = [&](int i) { return at::empty_like(arguments[i].toTensor(), at::MemoryFormat::Contiguous); };
+    return {like(2), like(2), like(0)};
 }
 
 }  // namespace
@@ -189,17 +195,21 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
                 " can't be cast to the desired output type ", target.scalar_type());
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
+    const bool was_empty = target.numel() == 0;
     if (meta_warned) {
         target.resize_(inferred.sizes());
     } else {
         at::native::resize_output(target, inferred.sizes());
     }
-    if (out_has_strides(plan) && !inferred.is_contiguous() && inferred.is_non_overlapping_and_dense())
+    if (out_has_strides(plan, was_empty) && inferred.is_non_overlapping_and_dense())
         target.as_strided_(inferred.sizes(), inferred.strides());
     resized = true;
 }
 
 at::Tensor Frame::laid_out(const at::Tensor &inferred, int k) const {
+    // Without a batch there is one loss, as a number; the meta kernel says a vector.
+    if (k == 0 && plan.name == "aten::multilabel_margin_loss_forward" && values[0].toTensor().dim() < 2)
+        return inferred.new_empty({});
     const Layout *layout = layout_of(plan.name);
     if (!layout || !inferred.defined() || inferred.dim() < 4) return inferred;
     if (layout->rule == Layout::Contiguous) return at::empty_like(inferred, at::MemoryFormat::Contiguous);
@@ -290,7 +300,10 @@ void Frame::infer_usual() {
 
 void Frame::infer() {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    if (plan.structured) {
+    if (plan.name == "aten::_thnn_fused_lstm_cell" && !plan.writes) {
+        const std::vector<c10::IValue> arguments = meta_arguments(plan, values);
+        infer_from(arguments, lstm_cell(arguments));
+    } else if (plan.structured) {
         infer_structured();
     } else {
         infer_usual();
