@@ -5,9 +5,11 @@
  *     _aot_compile compile PLUGIN TOPOLOGY PROGRAM DIRECTORY [--store] [--costliest N] [--flag NAME=VALUE]...
  *
  * On failure the last line of stderr is "error: CODE MESSAGE" (a Python exception's name), and the exit status is 1. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "aot/compile.h"
 #include "aot/topology.h"
@@ -85,6 +87,7 @@ static int compile(int n, char **arguments) {
 }
 
 int main(int n, char **arguments) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody waits for a compilation whose caller has ended */
     if (n == 2 && strcmp(arguments[1], "topologies") == 0) return print_topologies();
     if (n == 3 && strcmp(arguments[1], "check") == 0) return check(arguments[2]);
     if (n >= 6 && strcmp(arguments[1], "compile") == 0) return compile(n - 2, arguments + 2);
