@@ -164,6 +164,16 @@ def test_tensors_of_the_cpu_in_a_graph():
     assert host.tolist() == [2] * 4
 
 
+def test_tensors_made_inside_of_python_numbers():
+    x = torch.arange(4.0)
+    for f in (
+        lambda x: x + torch.tensor(0.5, device=x.device),
+        lambda x: x[[0, 2]],
+        lambda x: x[torch.tensor([1, 3], device=x.device)],
+    ):
+        torch.testing.assert_close(torch.compile(f)(x.to("tpu")).cpu(), f(x))
+
+
 def test_function_transforms():
     def f(x):
         return torch.func.vmap(torch.func.grad(lambda v: (v**3).sum()))(x)

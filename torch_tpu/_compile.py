@@ -176,11 +176,14 @@ def _compile_static(
 
 def call_of(program: Any, xla: int) -> Callable[[list[Any]], list[Any]]:
     """The function of a program; takes its graph."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
     from torch_tpu import _C
 
-    compiled: Callable[[list[Any]], list[Any]] = _C.graph_operator(
-        program.graph, program.inputs, program.constants, program.results, program.outputs, xla
-    )
+    with _disable_current_modes():  # the constants are tensors, whatever AOTAutograd traces with
+        compiled: Callable[[list[Any]], list[Any]] = _C.graph_operator(
+            program.graph, program.inputs, program.constants, program.results, program.outputs, xla
+        )
     if program.devices or program.values:
         compiled = _with_host_outputs(compiled, program.devices, program.values)
     return _with_checks(compiled, program.checks) if program.checks else compiled
