@@ -312,3 +312,77 @@ def test_a_kernel_for_a_tpu_is_a_custom_call():
     assert "tpu_custom_call" in made.text and made.results == [("bfloat16", [1, 2, 256, 128])]
     assert "tpu_custom_call" not in _jax.lower("flash", function, types, _target.Target("cpu", "cpu")).text
     assert "jax" in sys.modules
+
+
+# ---- scaled_dot_product_attention of programs for a TPU ----
+
+
+@pytest.mark.parametrize(("causal", "heads"), [(False, 2), (True, 1)])
+def test_the_kernel_in_place_of_attention(causal, heads):
+    """What takes the place of PyTorch's operator and of its backward, interpreted."""
+    from torch_tpu import _flash
+
+    scale, group = 0.2, 2 // heads
+    blocks = _flash._block_sizes(256, 128)
+    forward = jax_op("test::attention", lambda *a: _flash._forward(causal, scale, blocks, group)(*a))
+    backward = jax_op("test::attention_gradient", lambda *a: _flash._backward(causal, scale, blocks, group)(*a))
+    q, k, v = torch.randn(1, 2, 256, 32), torch.randn(1, heads, 128, 32), torch.randn(1, heads, 128, 32)
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    want = F.scaled_dot_product_attention(*inputs, is_causal=causal, scale=scale, enable_gqa=True)
+    weight = torch.randn_like(want)
+    gradients = torch.autograd.grad(want, inputs, weight)
+    on_device = [t.detach().to("tpu") for t in inputs]
+    out, log_sum_exp = forward(*on_device)
+    close(out, want)
+    scores = q @ k.repeat_interleave(group, 1).mT * scale
+    if causal:
+        scores = scores.masked_fill(torch.ones(256, 128, dtype=torch.bool).triu(1), -torch.inf)
+    close(log_sum_exp, scores.logsumexp(-1))
+    for g, w in zip(backward(weight.to("tpu"), *on_device, out, log_sum_exp), gradients, strict=True):
+        close(g, w, 1e-4)
+
+
+def program_for(target, f, *tensors, train=False):
+    from torch_tpu import _C, _trace
+
+    with _target.compiling_for(*target), torch.set_grad_enabled(train):
+        traced = _trace.trace(f, tensors, {}, train=train)
+    return _C.program_text(traced.graph, traced.inputs, traced.results, _C.get_precision())[0]
+
+
+TPU = _target.Target("tpu", "TPU v5 lite")
+
+
+def test_attention_of_programs_for_a_tpu_is_the_kernel():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def shaped(length, dtype=torch.bfloat16):
+        return [torch.empty(2, 4, length, 64, dtype=dtype, device="meta") for _ in range(3)]
+
+    def kernels(f, *tensors, target=TPU):
+        return program_for(target, f, *tensors).count("tpu_custom_call")
+
+    def masked(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(256, 256, device=q.device).bool())
+
+    def by_products(q, k, v):
+        with sdpa_kernel(SDPBackend.MATH):
+            return attention(q, k, v)
+
+    assert kernels(attention, *shaped(256)) == 1
+    assert kernels(attention, *shaped(256), target=("cpu", "cpu")) == 0
+    assert kernels(attention, *shaped(100)) == kernels(attention, *shaped(256, torch.float16)) == 0
+    assert kernels(masked, *shaped(256)) == kernels(by_products, *shaped(256)) == 0
+
+
+def test_a_training_step_for_a_tpu_has_the_kernels_of_the_backward():
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.ones(64, device="meta"))
+
+        def forward(self, q, k):
+            return F.scaled_dot_product_attention(q * self.w, k, k, is_causal=True, enable_gqa=True).sum()
+
+    q, k = torch.empty(1, 4, 256, 64, device="meta"), torch.empty(1, 2, 256, 64, device="meta")
+    assert program_for(TPU, Block(), q, k, train=True).count("tpu_custom_call") == 3

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Iterator
 from typing import NamedTuple
-
 
 # What PJRT calls the devices of a generation.
 DEVICE_KINDS = {"v4": "TPU v4", "v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}
@@ -17,14 +15,13 @@ class Target(NamedTuple):
     device_kind: str  # "TPU v5 lite"
 
 
-_other: contextvars.ContextVar[Target | None] = contextvars.ContextVar("torch_tpu_target", default=None)
+_other: Target | None = None  # for all threads: autograd's record the backward
 
 
 def current() -> Target:
     """The target now. Outside `compiling_for`, that is the runtime's device, whose client this creates."""
-    other = _other.get()
-    if other is not None:
-        return other
+    if _other is not None:
+        return _other
     from torch_tpu import _C, tpu
 
     tpu.init()
@@ -36,10 +33,11 @@ def compiling_for(platform: str, device_kind: str) -> Iterator[None]:
     """Programs recorded within are for this kind of device."""
     from torch_tpu import _C
 
-    token = _other.set(Target(platform, device_kind))
+    global _other
+    outer, _other = _other, Target(platform, device_kind)
     before = _C.set_ahead(platform == "tpu")
     try:
         yield
     finally:
         _C.set_ahead(before)
-        _other.reset(token)
+        _other = outer
