@@ -27,7 +27,7 @@ help:
 	@echo "make test         set up, build, run all tests"
 	@echo "make bench        what one operator and one training step cost"
 	@echo "make fuzz         20,000 random programs against the CPU"
-	@echo "make conformance  PyTorch's operator database, every dtype"
+	@echo "make conformance  PyTorch's operator, module and optimizer databases, every dtype"
 	@echo "make sanitize     the C tests under AddressSanitizer and UBSan"
 	@echo "make lint         ruff, mypy, clang-format, cppcheck"
 	@echo "make docs         write docs/operators.md and docs/environment.md"
@@ -74,9 +74,13 @@ test-python: setup
 
 fuzz: setup
 	FUZZ_EXAMPLES=20000 $(PY) -m pytest -q tests/test_fuzz.py --timeout 0
+	$(PY) tests/opinfo/fuzz.py --examples 20000
 
 conformance: setup
-	CONFORMANCE=full $(PYTEST) tests/opinfo --timeout 600
+	$(PY) tests/opinfo/conformance.py --jobs $(JOBS) --record tests/opinfo/results.json
+	$(PY) tests/opinfo/tpu_programs.py --topology v5e:1x1
+	$(PY) tests/opinfo/tpu_programs.py --topology tpu7x:1x1x1
+	$(PY) tests/opinfo/conformance.py --record tests/opinfo/results.json --summary
 	$(PY) tools/generate_docs.py
 
 # ---- upkeep ----

@@ -122,6 +122,19 @@ def summary(results):
     return "\n".join(lines)
 
 
+def record(results, path):
+    """What docs/operators.md shows of the operators' results: dtypes passed, what failed and how, CPU kernels."""
+    operators = {}
+    for r in sorted(results, key=lambda r: r["operator"]):
+        entry = operators.setdefault(r["operator"], dict(passed=[], failed={}, cpu=[]))
+        if r["status"] == "pass":
+            entry["passed"].append(r["check"])
+        elif r["status"] in STATUSES:
+            entry["failed"][r["check"]] = f"{r['failed']} of {r['tried']}, {r['detail'][:120]}"
+        entry["cpu"] = sorted({*entry["cpu"], *r["cpu"]})
+    path.write_text(json.dumps(dict(summary=summary(results), operators=operators), indent=0) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checks", help="names by commas; all")
@@ -132,6 +145,8 @@ def main():
     parser.add_argument("--all-samples", type=int, default=1000, help="samples of the checks of float32")
     parser.add_argument("--few", type=int, default=3, help="samples of the other checks")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--summary", action="store_true", help="of what there is; run nothing")
+    parser.add_argument("--record", type=Path, help="a file that tools/generate_docs.py reads")
     options = parser.parse_args()
 
     import suite
@@ -143,7 +158,7 @@ def main():
     results = {(r["operator"], r["check"]): r for r in known}
     items = queue.Queue()
     for key in wanted:
-        if options.again or key not in results:
+        if (options.again or key not in results) and not options.summary:
             items.put(key)
     total, lock, last = items.qsize(), threading.Lock(), time.time()
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +168,10 @@ def main():
         with lock:
             results[result["operator"], result["check"]] = result
             if result["status"] not in ("pass", "none"):
-                print(f"{result['check']} {result['operator']} {result['status']}: {result['failed']}/{result['tried']} {result['detail']}", flush=True)
+                print(
+                    f"{result['check']} {result['operator']} {result['status']}: {result['failed']}/{result['tried']} {result['detail']}",
+                    flush=True,
+                )
             if time.time() - last > 20:
                 last = time.time()
                 save()
@@ -172,7 +190,10 @@ def main():
         t.join()
     save()
     order = {c: i for i, c in enumerate(checks)}
-    print(summary(sorted(results.values(), key=lambda r: order.get(r["check"], len(order)))))
+    ordered = sorted(results.values(), key=lambda r: order.get(r["check"], len(order)))
+    print(summary(ordered))
+    if options.record:
+        record(ordered, options.record)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,9 @@ def compare(got, want, values, rtol, atol, strides=False):
                 assert g.stride() == w.stride(), f"strides {g.stride()} of {tuple(g.shape)}, on the CPU {w.stride()}"
             if values:
                 exact = w.dtype not in TOLERANCE
-                relative, absolute = (0, 0) if exact else (rtol or 1e-3, atol or 1e-3)  # of floats that come of integers
+                relative, absolute = (
+                    (0, 0) if exact else (rtol or 1e-3, atol or 1e-3)
+                )  # of floats that come of integers
                 torch.testing.assert_close(g.detach().cpu(), w.detach(), rtol=relative, atol=absolute, equal_nan=True)
         elif values:
             assert g == w or isinstance(w, (float, complex)) and abs(g - w) <= max(atol, 1e-6), f"{g} for {w}"
@@ -164,7 +166,9 @@ def attempt(function, arguments):
 
 def same_error(got, want):
     assert got is not None, f"no {type(want).__name__}: {str(want)[:80]}"
-    assert type(got) is type(want), f"{type(got).__name__}: {str(got)[:80]}; on the CPU {type(want).__name__}: {str(want)[:80]}"
+    assert type(got) is type(want), (
+        f"{type(got).__name__}: {str(got)[:80]}; on the CPU {type(want).__name__}: {str(want)[:80]}"
+    )
 
 
 class Tally:
@@ -351,9 +355,7 @@ def layouts(op, dtype, n):
         arguments = arguments_of(sample)
         for layout in (lambda v: v, spaced, permuted, channels_last):
             laid_out = pytree.tree_map(layout, arguments)
-            before, after = (
-                [(t.stride(), t.storage_offset()) for t in tensors_of(a)] for a in (arguments, laid_out)
-            )
+            before, after = ([(t.stride(), t.storage_offset()) for t in tensors_of(a)] for a in (arguments, laid_out))
             if layout is spaced or before != after or layout(None) is None and layout(arguments) is arguments:
                 tally.check(same_call, op, sample, op, laid_out, rtol, atol, True)
     return tally.outcome()
@@ -452,5 +454,3 @@ def checks(all_samples=1000, few=3):
     table["out="] = lambda op: of_first_dtype(out_forms, op, few)
     table["layouts"] = lambda op: of_first_dtype(layouts, op, few)
     return table
-
-

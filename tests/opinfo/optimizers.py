@@ -66,7 +66,9 @@ def one(info, options):
     got = run(info, options, DEVICE)
     compare(got[:2], want[:2], True, 1e-4, 1e-5)
     # State that the CPU keeps as Python numbers, capturable keeps as tensors.
-    pairs = [p for p in zip(got[2], want[2], strict=True) if isinstance(p[1], torch.Tensor) and p[0].device.type == DEVICE]
+    pairs = [
+        p for p in zip(got[2], want[2], strict=True) if isinstance(p[1], torch.Tensor) and p[0].device.type == DEVICE
+    ]
     compare([g for g, _ in pairs], [w for _, w in pairs], True, 1e-4, 1e-5)
 
 
