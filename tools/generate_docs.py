@@ -6,6 +6,8 @@
 """
 
 import argparse
+import fnmatch
+import json
 import sys
 from pathlib import Path
 
@@ -21,6 +23,35 @@ WAYS = {
     "view": "new geometry over the same storage: no program runs",
     "CPU": "neither: PyTorch's CPU kernel runs on copies, with a warning that names the operator",
 }
+
+
+# Why an operator is PyTorch's CPU kernel here: by the first pattern that fits its name.
+SIZE = "the size of the result depends on values"
+LAPACK = "a LAPACK factorisation that StableHLO has no operation for"
+QUANTISED = "quantised dtypes: tensors of this device have none"
+SPARSE = "sparse layouts"
+OTHERS = "another device's operator: nothing calls it here"
+HOST = "answered on the host: no values are computed"
+CPU_REASONS = {
+    **dict.fromkeys(["nonzero", "masked_select", "*unique*", "bincount", "_jagged_to_padded*"], SIZE),
+    **dict.fromkeys(["_padded_dense_to_jagged*", "to_padded_tensor", "_histogramdd_*"], SIZE),
+    **dict.fromkeys(["linalg_eig*", "_linalg_eigvals", "*ldl*", "linalg_lstsq", "cholesky"], LAPACK),
+    **dict.fromkeys(["*quantize*", "q_*", "qscheme", "int_repr", "*int4pack*", "*dyn_quant*"], QUANTISED),
+    **dict.fromkeys(["*sparse*", "_coalesce", "_nnz", "_dim[IV]", "hspmm", "_sp*", "*semi_structured"], SPARSE),
+    **dict.fromkeys(["_to_dense", "to_mkldnn", "*compressed*"], SPARSE),
+    **dict.fromkeys(["*_mps*", "mps_*", "lstm_mps*", "*cudnn*", "*miopen*", "_triton*", "_flash_attention*"], OTHERS),
+    **dict.fromkeys(["_efficient_attention*", "_scaled_grouped*", "_scaled_mm*", "_mixed_dtypes*"], OTHERS),
+    **dict.fromkeys(["_native_multi_head*", "_transform*", "_empty_*affine*", "_scaled_dot*", "*philox*"], OTHERS),
+    **dict.fromkeys(["equal", "is_set_to", "_local_scalar*", "_copy_from*", "_fused_sdp*", "_make_dep*"], HOST),
+    **dict.fromkeys(["from_file", "*_assert_async*"], HOST),
+    "hash_tensor*": "a checksum of the bits in memory",
+    "*": "not written yet",
+}
+
+
+def cpu_reason(name):
+    short = name.partition("::")[2].partition(".")[0]
+    return next(reason for pattern, reason in CPU_REASONS.items() if fnmatch.fnmatchcase(short, pattern))
 
 
 def leaf_operators():
@@ -76,8 +107,42 @@ def operators():
     ]
     for w in WAYS:
         lines += [f"## {w[0].upper()}{w[1:]}", ""]
-        lines += [" ".join(f"`{name}`" for name, its, _ in rows if its == w), ""]
-    return "\n".join(lines)
+        names = [name for name, its, _ in rows if its == w]
+        if w == "CPU":
+            lines += ["| reason | operators |", "| --- | --- |"]
+            reasons = {name: cpu_reason(name) for name in names}
+            for reason in dict.fromkeys(CPU_REASONS.values()):
+                listed = " ".join(f"`{n}`" for n in names if reasons[n] == reason)
+                lines += [f"| {reason} | {listed} |"] if listed else []
+        else:
+            lines += [" ".join(f"`{name}`" for name in names)]
+        lines += [""]
+    return "\n".join(lines + conformance())
+
+
+RESULTS = Path(__file__).parents[1] / "tests" / "opinfo" / "results.json"
+
+
+def conformance():
+    """What `make conformance` found, by entry of PyTorch's operator database."""
+    recorded = json.loads(RESULTS.read_text())
+    lines = [
+        "## PyTorch's operator database",
+        "",
+        "What `make conformance` found, against PyTorch on the CPU. What is meant by each check: tests/opinfo. Where a",
+        "deviation is right, its reason is in tests/opinfo/deviations.py.",
+        "",
+        recorded["summary"],
+        "",
+        "| entry | way | passed | not passed, or by the CPU's kernel, and why |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, entry in sorted(recorded["operators"].items()):
+        notes = [f"{check}: {detail}" for check, detail in entry["failed"].items()]
+        notes += [f"`{op}`: {cpu_reason(op)}" for op in entry["cpu"]]
+        text = "; ".join(notes).replace("|", "\\|").replace("\n", " ")
+        lines.append(f"| `{name}` | {'CPU' if entry['cpu'] else 'device'} | {', '.join(entry['passed'])} | {text} |")
+    return [*lines, ""]
 
 
 def environment():
