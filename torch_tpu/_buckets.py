@@ -219,7 +219,7 @@ class _Interpreter(_fx.Interpreter):
         value = super()._value(node, values, remaining)  # getitem, arithmetic of sizes
         source = self.layouts.get(node.args[0]) if node.args and isinstance(node.args[0], torch.fx.Node) else None
         self.layouts[node] = (
-            source[node.args[1]] if isinstance(source, (list, tuple)) and not _is_layout(source) else None
+            source[node.args[1]] if isinstance(source, (list, tuple)) and not _is_layout(source) else None  # type: ignore[index]
         )
         if isinstance(value, torch.Tensor) and self.layouts[node] is None:
             raise NotExact(f"{node.target} of tensors")
@@ -243,7 +243,7 @@ class _Interpreter(_fx.Interpreter):
         layout = self.layouts.get(node)
         if not _is_layout(layout):
             raise NotExact("a value without a layout")
-        return layout  # type: ignore[no-any-return]
+        return layout  # type: ignore[return-value]
 
     def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with self.recorder:
@@ -345,7 +345,7 @@ def _permute(i: _Interpreter, node: torch.fx.Node, values: Any) -> Any:
     name = row_name(node.target)  # type: ignore[arg-type]
     order = list(range(len(x)))
     if name == "aten::permute":
-        order = [int(d) % len(x) for d in node.args[1]]  # type: ignore[union-attr]
+        order = [int(d) % len(x) for d in node.args[1]]  # type: ignore[union-attr, arg-type]
     elif name == "aten::t":
         order.reverse()
     else:
@@ -413,7 +413,7 @@ def _cat(i: _Interpreter, node: torch.fx.Node, values: Any) -> Any:
     rest = {layout[:d] + layout[d + 1 :] for layout in layouts}
     if len(rest) > 1 or any(None in layout[d] for layout in layouts):
         raise NotExact("a concatenation along the symbolic size")
-    total = sum(math.prod(layout[d]) for layout in layouts)  # type: ignore[arg-type]
+    total = sum(math.prod(layout[d]) for layout in layouts)  # type: ignore[misc, arg-type]
     return i.plain(node), (*layouts[0][:d], (total,), *layouts[0][d + 1 :])
 
 

@@ -75,7 +75,7 @@ def _results(interpreter: Interpreter, node: torch.fx.Node, ids: Sequence[Any], 
     recorder = interpreter.recorder
     traced = node.meta.get("val")
     seen = list(traced) if isinstance(traced, (tuple, list)) and len(traced) == len(types) else [None] * len(types)
-    results = []
+    results: list[Any] = []
     for value, of, like in zip(ids, types, seen, strict=True):
         if of is None:
             results.append(None)
@@ -225,7 +225,7 @@ def _invoke_subgraph(
 def is_token(node: torch.fx.Node) -> bool:
     """Whether an input only orders effects: AOTAutograd passes None for it."""
     users = [u for u in node.users if isinstance(u.target, torch._ops.HigherOrderOperator)]
-    return bool(users) and all(u.target.name() == "with_effects" and u.args[0] is node for u in users)
+    return bool(users) and all(u.target.name() == "with_effects" and u.args[0] is node for u in users)  # type: ignore[union-attr]
 
 
 def _with_effects(interpreter: Interpreter, node: torch.fx.Node, token: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -241,7 +241,7 @@ def _auto_functionalized(interpreter: Interpreter, node: torch.fx.Node, op: Any,
         "auto_functionalized_v2": auto_functionalize.auto_functionalized_v2_dense,
     }
     with interpreter.recorder:
-        return dense[node.target.name()](op, **kwargs)  # type: ignore[union-attr, operator]
+        return dense[str(node.target)](op, **kwargs)  # type: ignore[operator]
 
 
 _RULES: dict[str, Callable[..., Any]] = {

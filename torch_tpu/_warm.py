@@ -60,9 +60,11 @@ def kept(xla_lines: str) -> Iterator[None]:
 
     tag = f"{torch.compiler.config.cache_key_tag} torch_tpu {_version()} {xla_lines}"
     with (
-        torch.compiler.config.patch(cache_key_tag=tag),
+        torch.compiler.config.patch(cache_key_tag=tag),  # type: ignore[attr-defined]
         # The backward graph is saved with the forward one, so it is traced with it.
-        torch._functorch.config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
+        torch._functorch.config.patch(  # type: ignore[attr-defined]
+            bundled_autograd_cache=True, force_non_lazy_backward_lowering=True
+        ),
     ):
         yield
 
