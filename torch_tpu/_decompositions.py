@@ -40,6 +40,14 @@ def embedding_bag_backward(
         positions = torch.arange(indices.numel(), device=indices.device, dtype=offsets.dtype)
         offset2bag = torch.searchsorted(offsets, positions, right=True).to(indices.dtype) - 1
     return torch.ops.aten._embedding_bag_dense_backward(
-        grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
-        per_sample_weights, padding_idx,
+        grad,
+        indices,
+        offset2bag,
+        bag_size,
+        maximum_indices,
+        num_weights,
+        scale_grad_by_freq,
+        mode,
+        per_sample_weights,
+        padding_idx,
     )

@@ -136,15 +136,29 @@ class _Storage:
 
 # Nothing but shapes and names: no node.
 _IGNORED = {
-    "aten::_assert_async", "aten::_assert_async.msg", "aten::_functional_assert_async.msg", "aten::_assert_scalar",
-    "aten::_assert_tensor_metadata", "aten::_functional_assert_scalar", "aten::sym_constrain_range",
-    "aten::sym_constrain_range_for_size", "aten::_functional_sym_constrain_range", "aten::record_stream",
+    "aten::_assert_async",
+    "aten::_assert_async.msg",
+    "aten::_functional_assert_async.msg",
+    "aten::_assert_scalar",
+    "aten::_assert_tensor_metadata",
+    "aten::_functional_assert_scalar",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+    "aten::_functional_sym_constrain_range",
+    "aten::record_stream",
 }
 # A fresh tensor with the operand's value.
 _COPIES = {"aten::clone", "aten::lift_fresh_copy", "aten::lift_fresh", "aten::lift", "aten::contiguous", "prims::clone"}
 _EMPTY = {
-    "aten::empty.memory_format", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty",
-    "aten::new_empty_strided", "prims::empty_strided", "prims::empty_permuted", "aten::empty.names",
+    "aten::empty.memory_format",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::empty_permuted",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+    "prims::empty_strided",
+    "prims::empty_permuted",
+    "aten::empty.names",
 }
 
 
@@ -483,7 +497,7 @@ class Recorder(TorchDispatchMode):
             out = functional(*positional, **keywords)
         targets = pytree.tree_leaves(written, is_leaf=lambda x: x is None)
         sources = pytree.tree_leaves(out, is_leaf=lambda x: x is None)
-        for target, source in zip(targets, sources[len(sources) - len(targets):], strict=True):
+        for target, source in zip(targets, sources[len(sources) - len(targets) :], strict=True):
             if target is not None:
                 self._write_value(target, source)
         fresh = sum(r.alias_info is None for r in op._schema.returns)
@@ -549,8 +563,9 @@ class Recorder(TorchDispatchMode):
             if not isinstance(w, torch.Tensor) or not isinstance(t, torch.Tensor):
                 continue
             if w.size() != t.size():
-                raise NoDecomposition(self._where(), f"{row_name(op)} decomposes to sizes {tuple(t.size())}, "
-                                                     f"not {tuple(w.size())}")
+                raise NoDecomposition(
+                    self._where(), f"{row_name(op)} decomposes to sizes {tuple(t.size())}, not {tuple(w.size())}"
+                )
             if w.dtype != t.dtype or w.stride() != t.stride() and not op.is_view:
                 self.define(w, self.read_as(t, w.dtype))
                 given[i] = w

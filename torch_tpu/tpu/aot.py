@@ -221,7 +221,7 @@ def _check_arguments(f: Any, train: bool, loss: Any, optimizer: Any) -> None:
 
 
 def check_topology(name: str) -> dict[str, Any]:
-    """{"generation", "device_kind", "chips", "devices"} of a topology. Raises ValueError for one that does not exist."""
+    """{"generation", "device_kind", "chips", "devices"} of a topology. ValueError for one that does not exist."""
     done = subprocess.run([_compiler(), "check", str(name)], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise _error(done.stderr, str(name))
