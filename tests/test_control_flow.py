@@ -77,7 +77,7 @@ def test_cond_on_a_computed_predicate_with_several_results_and_views():
     def f(x, y):
         return torch.cond(
             x.sum() > 0,
-            lambda x, y: (x @ y, x.t().contiguous(), y[0] + 1),
+            lambda x, y: (x @ y, x.flip(0), y[0] + 1),
             lambda x, y: (x - y, x * 3, y[1] * 2),
             (x, y),
         )
