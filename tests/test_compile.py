@@ -392,6 +392,25 @@ print(before, counters["aot_autograd"]["autograd_cache_hit"], f"{total:.4f}", se
 """
 
 
+CHECKED = """
+import torch
+function = torch.compile(torch.linalg.cholesky)
+x = torch.eye(3, device="tpu") * 4
+print(function(x).diagonal().tolist())
+try:
+    function(-x)
+except torch.linalg.LinAlgError:
+    print("refused")
+"""
+
+
+def test_a_second_process_checks_as_the_first(tmp_path):
+    """Graphs with effects are called with tokens, which a graph from PyTorch's cache is not."""
+    places = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "traced"), "TORCH_TPU_CACHE_DIR": str(tmp_path / "programs")}
+    for _ in range(2):
+        assert child_output(CHECKED, timeout=300, **places).splitlines() == ["[2.0, 2.0, 2.0]", "refused"]
+
+
 def test_a_second_process_traces_and_compiles_nothing(tmp_path):
     places = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "traced"), "TORCH_TPU_CACHE_DIR": str(tmp_path / "programs")}
     cold, warm = (child_output(WARM, timeout=300, **places).split() for _ in range(2))

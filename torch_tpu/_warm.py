@@ -38,6 +38,8 @@ class CompiledGraph(OutputCode):
     def prepare_for_serialization(self) -> None:
         if self.program is None:
             raise BypassAOTAutogradCache("it runs operator by operator, or has dynamic sizes")
+        if self.program.checks:
+            raise BypassAOTAutogradCache("it has effects, and what the cache gives back is called without their tokens")
         self.program = dataclasses.replace(self.program, graph=None)
         self.call = None
 
