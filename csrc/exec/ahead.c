@@ -18,14 +18,10 @@ typedef struct pretence {
 } pretence;
 
 static void base_of(const geometry *g, base_type *out) {
-    int permutation[VIEW_MAX_RANK];
-    int64_t dims[VIEW_MAX_RANK], extent = geometry_extent(g);
-    bool ordered = g->offset == 0 && geometry_memory_order(g, permutation);
-    for (int d = 0; ordered && d < g->rank; d++) dims[d] = g->sizes[permutation[d]];
-    if (ordered)
-        base_type_init(out, g->dtype, g->rank, dims);
-    else
-        base_type_init(out, g->dtype, 1, &extent);
+    int rank;
+    int64_t dims[VIEW_MAX_RANK];
+    geometry_base_dims(g, &rank, dims);
+    base_type_init(out, g->dtype, rank, dims);
 }
 
 static status *make_call(pretence *p, const ahead_call *c) {

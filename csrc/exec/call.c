@@ -33,7 +33,10 @@ status *program_get(const char *mlir, size_t size, const char *name, int options
     strbuf_init(&key);
     strbuf_append(&key, &options, sizeof options);
     strbuf_append(&key, mlir, size);
-    if (strbuf_failed(&key)) return status_no_memory();
+    if (strbuf_failed(&key)) {
+        strbuf_free(&key);
+        return status_no_memory();
+    }
     uint64_t hash = hash_bytes(key.data, key.size);
     *out = find_program(&key, hash);
     status *s = *out ? NULL : runtime_compile(mlir, size, name, options, out);

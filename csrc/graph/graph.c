@@ -233,23 +233,35 @@ int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args
     return first;
 }
 
-int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args) {
-    if (n_args != sub->n_inputs)
-        return fail(
-            g, status_new(STATUS_INTERNAL, "graph: a graph of %d inputs is called with %d", sub->n_inputs, n_args));
-    argument *copy = ARENA_NEW(g->arena, argument, n_args);
-    if (!copy) return no_memory(g);
-    for (int i = 0; i < n_args; i++) {
-        if (!valid(g, args[i])) return bad_value(g, "operand", args[i]);
-        copy[i].tag = ARG_VALUE;
-        copy[i].u.value = args[i];
+static argument *value_arguments(graph *g, int n, const int32_t *values) {
+    argument *args = ARENA_NEW(g->arena, argument, n);
+    for (int i = 0; args && i < n; i++) {
+        args[i].tag = ARG_VALUE;
+        args[i].u.value = values[i];
     }
+    return args;
+}
+
+/* Values of the types of the sub-graph's outputs: the first one's id, or -1. */
+static int32_t add_outputs(graph *g, const graph *sub) {
     int32_t first = g->n_values;
     for (int k = 0; k < sub->n_outputs; k++) {
         tensor_type t = sub->outputs[k] < 0 ? (tensor_type){DTYPE_INVALID, 0, NULL} : graph_output_type(sub, k);
         if (add_value(g, t.dtype, t.rank, t.dims) < 0) return -1;
     }
-    graph_node *n = add_node(g, NODE_GRAPH);
+    return first;
+}
+
+int32_t graph_call_graph(graph *g, const graph *sub, int n_args, const int32_t *args) {
+    if (n_args != sub->n_inputs)
+        return fail(
+            g, status_new(STATUS_INTERNAL, "graph: a graph of %d inputs is called with %d", sub->n_inputs, n_args));
+    for (int i = 0; i < n_args; i++)
+        if (!valid(g, args[i])) return bad_value(g, "operand", args[i]);
+    argument *copy = value_arguments(g, n_args, args);
+    if (!copy) return no_memory(g);
+    int32_t first = add_outputs(g, sub);
+    graph_node *n = first < 0 ? NULL : add_node(g, NODE_GRAPH);
     if (!n) return -1;
     n->sub = sub;
     n->n_args = n_args;
@@ -287,20 +299,12 @@ static bool gives(graph *g, const graph *sub, int k, const tensor_type *wanted) 
 
 /* Results have the types of the first graph's outputs. */
 static int32_t add_control(graph *g, node_kind kind, int n_subs, graph *const *subs, int n_args, const int32_t *args) {
-    argument *copy = ARENA_NEW(g->arena, argument, n_args);
+    argument *copy = value_arguments(g, n_args, args);
     graph **kept = arena_copy(g->arena, subs, sizeof *subs * (size_t)n_subs);
     const graph *last = subs[n_subs - 1];
     if (!copy || !kept) return no_memory(g);
-    for (int i = 0; i < n_args; i++) {
-        copy[i].tag = ARG_VALUE;
-        copy[i].u.value = args[i];
-    }
-    int32_t first = g->n_values;
-    for (int k = 0; k < last->n_outputs; k++) {
-        tensor_type t = last->outputs[k] < 0 ? (tensor_type){DTYPE_INVALID, 0, NULL} : graph_output_type(last, k);
-        if (add_value(g, t.dtype, t.rank, t.dims) < 0) return -1;
-    }
-    graph_node *n = add_node(g, kind);
+    int32_t first = add_outputs(g, last);
+    graph_node *n = first < 0 ? NULL : add_node(g, kind);
     if (!n) return -1;
     n->subs = kept;
     n->n_subs = n_subs;
@@ -349,16 +353,13 @@ int32_t graph_call_while(graph *g, graph *condition, graph *body, int n_args, co
 
 int32_t graph_call_function(graph *g, const char *name, const char *text, int n_args, const int32_t *args,
                             int n_results, const tensor_type *results) {
-    argument *copy = ARENA_NEW(g->arena, argument, n_args);
+    for (int i = 0; i < n_args; i++)
+        if (!valid(g, args[i])) return bad_value(g, "operand", args[i]);
+    argument *copy = value_arguments(g, n_args, args);
     tensor_type *types = ARENA_NEW(g->arena, tensor_type, n_results);
     const char *kept_name = arena_copy(g->arena, name, strlen(name) + 1);
     const char *kept_text = arena_copy(g->arena, text, strlen(text) + 1);
     if (!copy || !types || !kept_name || !kept_text) return no_memory(g);
-    for (int i = 0; i < n_args; i++) {
-        if (!valid(g, args[i])) return bad_value(g, "operand", args[i]);
-        copy[i].tag = ARG_VALUE;
-        copy[i].u.value = args[i];
-    }
     int32_t first = g->n_values;
     for (int k = 0; k < n_results; k++)
         if (add_value(g, results[k].dtype, results[k].rank, results[k].dims) < 0) return -1;

@@ -135,7 +135,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
 
     void copy_data(void *dest, const void *src, std::size_t count) const override {
         int64_t to = 0, from = 0;
-        storage *target = storage_at_address(dest, &to), *source = storage_at_address(src, &from);
+        storage *target = storage_find(dest, &to), *source = storage_find(src, &from);
         TORCH_CHECK(count == 0 || (target && source), "the memory to copy is not of device tpu");
         if (count == 0) return;
         std::vector<uint8_t> bytes(count);
@@ -192,8 +192,6 @@ at::DataPtr storage_to_data_ptr(storage *s) {
 storage *storage_from_data_ptr(const at::DataPtr &p) {
     return p.get_deleter() == &release_storage ? static_cast<storage *>(p.get_context()) : nullptr;
 }
-
-storage *storage_at_address(const void *address, int64_t *distance) { return storage_find(address, distance); }
 
 c10::Allocator *allocator_get() {
     static auto *allocator = new DeviceAllocator;

@@ -110,7 +110,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
     at::Device getDeviceFromPtr(void *data) const override {
         int64_t distance = 0;
-        storage *s = storage_at_address(data, &distance);
+        storage *s = storage_find(data, &distance);
         TORCH_CHECK(s, "the address is not one of a tensor on device tpu");
         return {kDevice, static_cast<c10::DeviceIndex>(storage_device(s))};
     }

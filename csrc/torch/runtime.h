@@ -14,8 +14,6 @@ namespace torch_tpu {
 at::DataPtr storage_to_data_ptr(storage *s);
 // NULL when the pointer was made by somebody else.
 storage *storage_from_data_ptr(const at::DataPtr &p);
-// The storage whose address range holds `address`, and the distance from its start; NULL when there is none.
-storage *storage_at_address(const void *address, int64_t *distance);
 c10::Storage storage_wrap(storage *s);
 c10::Allocator *allocator_get();
 // Changes the size, keeping the common prefix, and the books and the pointer with it.

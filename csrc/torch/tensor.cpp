@@ -65,7 +65,7 @@ struct foreign_view {
 
 foreign_view find_foreign(const c10::Storage &s) {
     foreign_view v{nullptr, 0};
-    v.owner = storage_at_address(s.data_ptr().get(), &v.distance);
+    v.owner = storage_find(s.data_ptr().get(), &v.distance);
     return v;
 }
 
