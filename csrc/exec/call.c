@@ -608,6 +608,12 @@ static bool prepare(attempt *t, entry *e, variant *v, const scan *s, call *c, st
         fused_wait_idle();
         return true;
     }
+    if (fused && fused_full()) {
+        exec_release();
+        *result = fused_flush_full();
+        exec_acquire();
+        return true;
+    }
     if (fused ? fused_other_options(c->options) : waits_for_values(s)) {
         exec_release();
         *result = fused_flush();
@@ -623,10 +629,10 @@ static bool prepare(attempt *t, entry *e, variant *v, const scan *s, call *c, st
 }
 
 static status *record_variant(entry *e, variant *v, const scan *s, call *c) {
-    bool full;
-    status *result = fused_record(e, v, s, c, &full);
+    status *result = fused_record(e, v, s, c);
+    bool full = fused_full();
     exec_release();
-    if (!result && full) result = fused_flush();
+    if (!result && full) result = fused_flush_full();
     if (result) {
         exec_acquire();
         drop_storages(c);

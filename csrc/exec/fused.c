@@ -5,8 +5,10 @@
  * costs little more than finding the entry, and a program is looked up, not rebuilt, when the same stream of calls
  * comes again.
  *
- * Which values are still wanted at a flush can differ each time round a loop (cyclic garbage lives a little longer), so
- * what was once wanted stays wanted for that stream: the programs of a stream grow to one that serves every round. */
+ * Which values are still wanted at a flush can differ each time round a loop (cyclic garbage lives a little longer, and
+ * another thread may be about to drop its result), so what was once wanted stays wanted for that stream: the programs
+ * of a stream grow to one that serves every round. They grow fast: the values that differ are nearly always among the
+ * last, so the m-th program of a stream gives the last 2^m values too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +69,7 @@ void fused_hold(bool hold) { held = hold; }
 bool fused_held(void) { return held; }
 bool fused_is_busy(void) { return pending.busy; }
 bool fused_empty(void) { return pending.nodes.n == 0; }
+bool fused_full(void) { return node_limit && !held && pending.nodes.n >= node_limit; }
 bool fused_other_options(int options) { return pending.nodes.n > 0 && pending.options != options; }
 
 void fused_wait_idle(void) {
@@ -210,7 +213,7 @@ static bool reserve_values(int n) {
     return true;
 }
 
-status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full) {
+status *fused_record(entry *e, variant *v, const scan *s, call *c) {
     if (!node_limit) node_limit = default_limit();
     mark m = take_mark();
     bool ok = make_results(e, c) && reserve_values(e->n_outputs) && (e->n_outputs == 0 || put_node(e, v, s, c));
@@ -219,7 +222,6 @@ status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full) {
         drop_results(c);
         return status_no_memory();
     }
-    *full = false;
     if (e->n_outputs == 0) return NULL;
     pending.device = c->device;
     pending.options = c->options;
@@ -229,7 +231,6 @@ status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full) {
         const entry_output *out = &e->outputs[o];
         put_value(out->result >= 0 ? c->results[out->result].storage : s->storages[out->storage], &out->type);
     }
-    *full = !held && pending.nodes.n >= node_limit;
     return NULL;
 }
 
@@ -258,6 +259,7 @@ static void choose_limit(void) {
 
 typedef struct fused_program {
     size_t n_values, n_externals, n_outputs;
+    size_t n_recent;       /* this many of the last values are wanted whoever owns them */
     bool *wanted;          /* per value */
     int32_t *outputs;      /* values, in order */
     int32_t *donate_to;    /* per external: output, or -1 */
@@ -296,8 +298,10 @@ static fused_program *program_create(const fused_program *before) {
         program_destroy(p);
         return NULL;
     }
+    p->n_recent = !before ? 0 : before->n_recent ? 2 * before->n_recent : 2;
     for (size_t i = 0; i < p->n_values; i++) {
-        p->wanted[i] = AT(pending.values, pending_value, i).owner || (before && before->wanted[i]);
+        p->wanted[i] = AT(pending.values, pending_value, i).owner || (before && before->wanted[i]) ||
+                       i + p->n_recent >= p->n_values;
         if (p->wanted[i]) p->outputs[p->n_outputs++] = (int32_t)i;
     }
     for (size_t j = 0; j < p->n_externals; j++) p->donate_to[j] = -1;
@@ -596,10 +600,10 @@ static status *flush_now(void) {
     return alone;
 }
 
-status *fused_flush(void) {
+static status *flush_if(bool (*due)(void)) {
     exec_acquire();
     fused_wait_idle();
-    if (pending.nodes.n == 0) {
+    if (!due()) {
         exec_release();
         return NULL;
     }
@@ -612,3 +616,10 @@ status *fused_flush(void) {
     exec_release();
     return s;
 }
+
+static bool any_node(void) { return !fused_empty(); }
+
+status *fused_flush(void) { return flush_if(any_node); }
+
+/* Of all threads that see a full graph one flushes it; the others must not cut the next one short. */
+status *fused_flush_full(void) { return flush_if(fused_full); }

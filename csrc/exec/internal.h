@@ -186,14 +186,16 @@ void storage_destroy_locked(storage *s);
 
 /* ---- fused mode: calls gather and run as one program ---- */
 /* Under the lock, on an entry's variant that matches the call: records it; the results' storages await their values. */
-status *fused_record(entry *e, variant *v, const scan *s, call *c, bool *full);
+status *fused_record(entry *e, variant *v, const scan *s, call *c);
 /* Runs what has gathered. No lock held. Returns the first error; values that were lost stay marked with it. */
 status *fused_flush(void);
+status *fused_flush_full(void);       /* only if the limit is reached */
 bool fused_pending(const storage *s); /* its value has still to be computed */
 void fused_forget(storage *s);        /* under the lock: the storage's pending value has lost its owner */
 bool fused_is_busy(void);             /* under the lock: a flush is on its way */
 void fused_wait_idle(void);           /* under the lock */
 bool fused_empty(void);
+bool fused_full(void); /* under the lock: the limit is reached */
 void fused_hold(bool held);
 bool fused_held(void);
 bool fused_other_options(int options); /* under the lock: what has gathered compiles with others */

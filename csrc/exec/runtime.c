@@ -346,8 +346,8 @@ void exec_counters_read(exec_counters *out) {
     READ(disk_hits)
     READ(compiles)
     READ(compile_ns)
-    READ(launches) READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak)
-        READ(storages)
+    READ(launches)
+    READ(decomposed) READ(cpu_fallbacks) READ(promotions) READ(entries) READ(bytes_live) READ(bytes_peak) READ(storages)
 #undef READ
 }
 
