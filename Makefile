@@ -88,8 +88,7 @@ conformance: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@command -v clang-format >/dev/null || echo "clang-format is not installed: skipped"
-	@! command -v clang-format >/dev/null || find csrc tests/native -name '*.[ch]' -o -name '*.cpp' | xargs clang-format --dry-run -Werror
+	find csrc tests/native -name '*.[ch]' -o -name '*.cpp' | xargs $(BIN)/clang-format --dry-run -Werror
 	@command -v cppcheck >/dev/null || echo "cppcheck is not installed: skipped"
 	@! command -v cppcheck >/dev/null || cppcheck --quiet --std=c17 --language=c --error-exitcode=1 --enable=warning,portability --inline-suppr \
 	    --suppress=missingIncludeSystem -Icsrc -j $(JOBS) $(filter-out %/tests,$(wildcard csrc/base csrc/pjrt csrc/hlo csrc/view csrc/ops csrc/graph csrc/exec csrc/run))

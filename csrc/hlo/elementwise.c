@@ -221,7 +221,8 @@ hlo_value hlo_compare(hlo_builder *b, hlo_direction d, hlo_value x, hlo_value y)
     hlo_value hlo_##name(hlo_builder *b, hlo_value x, hlo_value y) { return hlo_compare(b, HLO_##D, x, y); }
 X(eq, EQ)
 X(ne, NE)
-X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
+X(ge, GE)
+X(gt, GT) X(le, LE) X(lt, LT)
 #undef X
 
     hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false) {

@@ -63,7 +63,8 @@ static void test_elementwise(void) {
 #define X(name) REFUSED(TYPE, #name ": operand 0, i1[2,3]", hlo_##name(b, flags));
     X(abs)
     X(cbrt)
-    X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite) X(log)
+    X(ceil)
+    X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite) X(log)
         X(log_plus_one) X(logistic) X(negate) X(popcnt) X(round_nearest_afz) X(round_nearest_even) X(rsqrt) X(sign)
             X(sine) X(sqrt) X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh)
                 X(digamma) X(erf) X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh)
@@ -73,14 +74,14 @@ static void test_elementwise(void) {
 #define X(name) REFUSED(TYPE, #name ": operand 1 is i32[2,3], expected f32", hlo_##name(b, f, n));
     X(add)
     X(atan2)
-    X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after) X(polygamma)
-        X(zeta)
+    X(complex)
+    X(divide) X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after) X(polygamma) X(zeta)
 #undef X
 #define X(name) REFUSED(TYPE, #name ": operand 0, f32[2,3]", hlo_##name(b, f, f));
-            X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
+        X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
 #undef X
-                REFUSED(RUNTIME, "stablehlo.add: the size of operand 1, f32[4], in dimension 0 must match the size 3",
-                        hlo_add(b, f, g));
+            REFUSED(RUNTIME, "stablehlo.add: the size of operand 1, f32[4], in dimension 0 must match the size 3",
+                    hlo_add(b, f, g));
     REFUSED(TYPE, "compare: operand 1", hlo_eq(b, f, n));
     REFUSED(TYPE, "compare: operand 0, complex<f32>[2]", hlo_lt(b, z, z));
     REFUSED(TYPE, "select: operand 0", hlo_select(b, f, f, f));
@@ -330,7 +331,8 @@ static void test_null_operands(void) {
     HLO_CHLO_BINARY_TABLE(X)
     X(eq)
     X(ne)
-    X(ge) X(gt) X(le) X(lt)
+    X(ge)
+    X(gt) X(le) X(lt)
 #undef X
         hlo_window w;
     hlo_window_init(&w, 2);
