@@ -47,7 +47,7 @@ def test_import_time():
 def test_import_changes_nothing_global():
     code = """
 import signal, warnings, torch
-print(torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, len(warnings.filters), signal.getsignal(signal.SIGSEGV), signal.getsignal(signal.SIGINT).__name__,
+print(torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, len(warnings.filters), signal.getsignal(signal.SIGSEGV), signal.getsignal(signal.SIGINT),
       torch.get_default_dtype(), torch.get_default_device(), torch.__future__.get_swap_module_params_on_conversion(), torch.__future__.get_overwrite_module_params_on_conversion(),
       torch.get_num_threads(), torch.is_autocast_enabled("cpu"))
 """

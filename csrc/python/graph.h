@@ -2,7 +2,6 @@
 #ifndef PYTHON_GRAPH_H
 #define PYTHON_GRAPH_H
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "graph/graph.h"

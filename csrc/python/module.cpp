@@ -1,5 +1,4 @@
 // The extension module torch_tpu._C: the runtime for Python, and the one call that registers the device with libtorch.
-#define PY_SSIZE_T_CLEAN
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/python_headers.h>

@@ -1,7 +1,6 @@
 // The one boxed function behind nearly every operator of this device, and its registration.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <map>
