@@ -12,11 +12,12 @@ import functools
 import logging
 import operator
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from torch_tpu import _frames
 
 log = logging.getLogger(__name__)
 
@@ -165,9 +166,7 @@ def _compile_static(
     try:
         program = _fx.convert(gm, example_inputs)
     except NoDecomposition as e:
-        warnings.warn(
-            f"torch.compile: this graph runs operator by operator on device tpu, because {e}", UserWarning, stacklevel=2
-        )
+        _frames.warn(f"torch.compile: this graph runs operator by operator on device tpu, because {e}")
         return _run_nodes(gm)
     call = call_of(program, xla)
     call.program = program  # type: ignore[attr-defined]

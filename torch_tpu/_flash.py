@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_tpu import _target
+from torch_tpu import _frames, _target
 
 if TYPE_CHECKING:
     from torch_tpu import _jax
@@ -70,10 +69,10 @@ def _has_jax() -> bool:
         _jax.check_version()
         known = all(hasattr(flash_attention, f) for f in ("_flash_attention", "_flash_attention_bwd", "BlockSizes"))
     except (ImportError, RuntimeError) as e:
-        warnings.warn(f"attention is computed by matrix products, since JAX's kernel cannot be used: {e}", stacklevel=2)
+        _frames.warn(f"attention is computed by matrix products, since JAX's kernel cannot be used: {e}")
         return False
     if not known:
-        warnings.warn("attention is computed by matrix products: this JAX has another flash attention", stacklevel=2)
+        _frames.warn("attention is computed by matrix products: this JAX has another flash attention")
     return known
 
 
