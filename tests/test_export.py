@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -198,20 +199,73 @@ def test_an_artefact_is_written_over_and_nothing_else(tmp_path):
 # ---- what cannot be ----
 
 
-def test_calls_that_make_no_sense(tmp_path):
-    program = torch.export.export(nn.Linear(3, 2), (torch.randn(1, 3),))
-    with pytest.raises(TypeError, match="no path"):
-        torch.tpu.export(program)
-    with pytest.raises(TypeError, match="exported already"):
-        torch.tpu.export(program, (torch.randn(1, 3),), tmp_path / "net")
-    with pytest.raises(TypeError, match="not function"):
-        torch.tpu.export(lambda x: x, (torch.randn(1, 3),), tmp_path / "net")
-    with pytest.raises(ValueError, match="no dynamic dimension"):
-        torch.tpu.export(program, tmp_path / "net", sizes=[1])
+@pytest.fixture(scope="module")
+def programs():
+    batch = ({0: torch.export.Dim("batch", max=8)},)
+    return {
+        "module": nn.Linear(3, 2),
+        "fixed": torch.export.export(nn.Linear(3, 2), (torch.randn(1, 3),)),
+        "dynamic": torch.export.export(nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes=batch),
+    }
+
+
+x = torch.zeros(1, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "options", "error", "told"),
+    [
+        ("fixed", (), {}, TypeError, "no path"),
+        ("fixed", ("net", "other"), {}, TypeError, "args must be a tuple of arguments, as .x,., not a second path"),
+        ("fixed", (3,), {}, TypeError, "args must be a tuple of arguments, .* or the path, not int"),
+        ("fixed", (b"net",), {}, TypeError, "args must be .* not bytes"),
+        ("fixed", ((), 3), {}, TypeError, "path must be .* a path, not int"),
+        ("fixed", ((x,), "net"), {}, TypeError, "exported already"),
+        ("fixed", ("net",), {"kwargs": {"input": x}}, TypeError, "exported already"),
+        (lambda x: x, ((x,), "net"), {}, TypeError, "model must be an ExportedProgram or a Module, not function"),
+        ("module", (x, "net"), {}, TypeError, "args must be .* not Tensor"),
+        ("module", (None, "net"), {}, TypeError, "args must be .* not NoneType"),
+        ("module", ((x,), "net"), {"kwargs": 3}, TypeError, "kwargs must be None or a dict of arguments by name, not int"),
+        ("module", ((), "net"), {"kwargs": {3: x}}, ValueError, "kwargs must be"),
+        ("module", ((x,), "net"), {"dynamic_shapes": 3}, TypeError, "dynamic_shapes must be None or a dict, tuple or list"),
+        ("fixed", ("net",), {"sizes": [1]}, ValueError, "no dynamic dimension"),
+        ("dynamic", ("net",), {"sizes": 3}, TypeError, "sizes must be None or a list .*, not int"),
+        ("dynamic", ("net",), {"sizes": "12"}, TypeError, "sizes must be .* not str"),
+        ("dynamic", ("net",), {"sizes": {"s77": 1}}, TypeError, "sizes must be .* not dict"),
+        ("dynamic", ("net",), {"sizes": [1.5]}, TypeError, "an entry of sizes must be a size, .* not 1.5"),
+        ("dynamic", ("net",), {"sizes": [True]}, TypeError, "an entry of sizes must be"),
+        ("dynamic", ("net",), {"sizes": [{"s77": "x"}]}, TypeError, "an entry of sizes must be"),
+        ("dynamic", ("net",), {"sizes": [9]}, ValueError, "= 9 is outside of what was exported"),
+        ("dynamic", ("net",), {"sizes": [{"height": 1}]}, ValueError, "sizes for height, the program has"),
+    ],
+)  # fmt: skip
+def test_calls_that_make_no_sense(programs, tmp_path, monkeypatch, model, arguments, options, error, told):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match="(?s)torch.tpu.export.*" + told):
+        torch.tpu.export(programs.get(model, model), *arguments, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_without_values(tmp_path):
     with torch.device("meta"):
         empty = nn.Linear(3, 2)
     with pytest.raises(ExportError, match="has no values"):
         torch.tpu.export(empty, (torch.randn(1, 3, device="meta"),), tmp_path / "net")
+
+
+def test_a_call_that_fails_leaves_the_artefact_that_is_there(programs, tmp_path):
+    torch.tpu.export(programs["fixed"], tmp_path / "net")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "net").iterdir()}
+    with pytest.raises(ExportError):
+        torch.tpu.export(programs["dynamic"], tmp_path / "net")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "net").iterdir()} == before
+
+
+def test_nothing_warns(programs, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.tpu.export(programs["fixed"], tmp_path / "fixed")
+        torch.tpu.export(programs["dynamic"], tmp_path / "dynamic", sizes=[np.int64(1), 8])
 
 
 def test_an_operator_without_a_lowering_is_named_with_its_line(tmp_path):

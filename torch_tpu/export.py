@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import numbers
 import os
 import pathlib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
-from torch_tpu import _safetensors
+from torch_tpu import _arguments, _safetensors
+from torch_tpu._arguments import Wanted
 from torch_tpu._recorder import NoDecomposition
 
 FORMAT = "torch_tpu.export"
@@ -66,38 +69,62 @@ def export(
     the next call. Outputs that are no tensors are left out. ``torch.tpu.precision`` holds for matrix products.
 
     Returns the path. Raises ExportError for an operator without a lowering (named, with its line) and for dynamic
-    dimensions without sizes, ValueError for sizes outside the program's range, FileExistsError when the path is
-    something else than an artefact.
+    dimensions without sizes, TypeError for an argument of another kind, ValueError for sizes outside the program's
+    range, FileExistsError when the path is something else than an artefact.
     """
-    arguments: Sequence[Any] = ()
-    if not isinstance(args, (str, os.PathLike)):
-        arguments = args
-    elif path is None:
-        path = args
+    if isinstance(args, (str, os.PathLike)):
+        if path is not None:
+            raise TypeError("torch.tpu.export: args must be a tuple of arguments, as (x,), not a second path")
+        path, args = args, ()
+    _arguments.check("torch.tpu.export", _WANTED, locals())
     if path is None:
         raise TypeError("torch.tpu.export(exported_program, path) or torch.tpu.export(module, args, path): no path")
+    _check_sizes(sizes)
     if isinstance(model, torch.nn.Module):
-        program = torch.export.export(model, tuple(arguments), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
-    elif not isinstance(model, ExportedProgram):
-        raise TypeError(f"torch.tpu.export takes an ExportedProgram or a Module, not {type(model).__name__}")
-    elif arguments or kwargs or dynamic_shapes:
+        program = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    elif args or kwargs or dynamic_shapes:
         raise TypeError(
             "torch.tpu.export: args, kwargs and dynamic_shapes belong to a module; this is exported already"
         )
     else:
         program = model
-    folder = _prepared_folder(pathlib.Path(path))
     exporter = _Exporter(program)
     bindings = _bindings(exporter.program, sizes)
+    lowered = [exporter.lower(binding) for binding in bindings]
+    folder = _prepared_folder(pathlib.Path(path))  # now that nothing is left to refuse
     programs = []
-    for i, binding in enumerate(bindings):
-        file = "program.mlir" if len(bindings) == 1 else f"program_{i}.mlir"
-        text, description = exporter.lower(binding)
+    for i, (text, description) in enumerate(lowered):
+        file = "program.mlir" if len(lowered) == 1 else f"program_{i}.mlir"
         (folder / file).write_text(text)
         programs.append({"file": file, **description})
     _safetensors.save(folder / "weights.safetensors", {s.name: s.tensor for s in exporter.states.values()})
     _write_manifest(folder, exporter, programs)
     return folder
+
+
+_WANTED = {
+    "model": Wanted("an ExportedProgram or a Module", (ExportedProgram, torch.nn.Module)),
+    "args": Wanted("a tuple of arguments, as (x,), or the path", (tuple, list)),
+    "path": Wanted("a path", (str, os.PathLike), optional=True),
+    "kwargs": Wanted("a dict of arguments by name", (Mapping,), lambda d: all(isinstance(k, str) for k in d), True),
+    "dynamic_shapes": Wanted(
+        "a dict, tuple or list, as for torch.export.export",
+        (dict, tuple, list, torch.export.ShapesCollection, torch.export.AdditionalInputs),
+        optional=True,
+    ),
+    "sizes": Wanted("a list with an entry for each program, as [1, 32]", (list, tuple, range), optional=True),
+}
+
+
+def _check_sizes(sizes: Sequence[Any] | None) -> None:
+    """Each entry is a size, or a dict from symbols to sizes."""
+    for entry in sizes or ():
+        for size in entry.values() if isinstance(entry, Mapping) else (entry,):
+            if not isinstance(size, numbers.Integral) or isinstance(size, bool):
+                raise TypeError(
+                    f"torch.tpu.export: an entry of sizes must be a size, or a dict from symbols to sizes as"
+                    f' {{"s77": 1}}, not {entry!r}'
+                )
 
 
 def _prepared_folder(folder: pathlib.Path) -> pathlib.Path:
@@ -165,7 +192,7 @@ def _bindings(program: ExportedProgram, sizes: Sequence[int | Mapping[str, int]]
     by_name = {str(symbol): symbol for symbol in ranges}
     bindings = []
     for entry in sizes:
-        if isinstance(entry, int):
+        if not isinstance(entry, Mapping):
             if len(ranges) > 1:
                 raise ValueError(f"torch.tpu.export: the size {entry} is for one symbol, the program has more: {shown}")
             entry = {next(iter(by_name)): entry}
@@ -173,7 +200,7 @@ def _bindings(program: ExportedProgram, sizes: Sequence[int | Mapping[str, int]]
             raise ValueError(f"torch.tpu.export: sizes for {', '.join(map(str, entry))}, the program has {shown}")
         for name, size in entry.items():
             allowed = ranges[by_name[name]]
-            if not allowed.lower <= size <= allowed.upper:
+            if not allowed.lower <= int(size) <= allowed.upper:
                 raise ValueError(f"torch.tpu.export: {name} = {size} is outside of what was exported: {shown}")
         bindings.append({by_name[name]: int(size) for name, size in entry.items()})
     return bindings
@@ -226,7 +253,10 @@ class _Exporter:
     def __init__(self, program: ExportedProgram):
         from torch_tpu._compile import _decompositions_for_tracing
 
-        self.program = program.run_decompositions(_decompositions_for_tracing())
+        with warnings.catch_warnings():
+            # PyTorch copies the program's tree specifications, and warns of the class that it keeps their leaves in.
+            warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+            self.program = program.run_decompositions(_decompositions_for_tracing())
         self.states: dict[Any, _State] = {}
         signature = self.program.graph_signature
         for spec in (*signature.input_specs, *signature.output_specs):
