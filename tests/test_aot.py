@@ -233,16 +233,128 @@ def test_an_option_that_does_not_exist():
         aot.compile(net, (x,), options={"xla_no_such_option": True})
 
 
-def test_arguments_that_make_no_sense():
+@pytest.mark.parametrize(
+    "arguments, error, told",
+    [
+        ({"f": 3}, TypeError, "f must be a function or a module, not int"),
+        (
+            {"example_args": torch.zeros(3)},
+            TypeError,
+            r"example_args must be a tuple of arguments, as \(x,\), not Tensor",
+        ),
+        ({"example_args": "x"}, TypeError, "example_args must be .* not str"),
+        ({"example_args": None}, TypeError, "example_args must be"),
+        ({"example_kwargs": [1]}, TypeError, "example_kwargs must be None or a dict"),
+        ({"example_kwargs": {3: 1}}, ValueError, "example_kwargs must be"),
+        ({"train": "yes"}, TypeError, "train must be True or False, not str"),
+        ({"loss": 3, "train": True}, TypeError, "loss must be None or a function"),
+        ({"loss": lambda out: out.sum()}, ValueError, "train=True"),
+        ({"train": True}, ValueError, "gives no loss"),
+        (
+            {"train": True, "optimizer": torch.optim.SGD([torch.zeros(1)], lr=0.1)},
+            TypeError,
+            "optimizer must be .* makes one from parameters",
+        ),
+        ({"train": True, "optimizer": lambda p: 3}, TypeError, "optimizer= gave no torch.optim.Optimizer but a int"),
+        ({"store": 1}, TypeError, "store must be True or False"),
+        ({"store": True, "train": True}, ValueError, "store=True"),
+        ({"options": "xla_a=1"}, TypeError, "options must be None or a dict"),
+        ({"options": {"xla_a": [1]}}, ValueError, "options must be .* bool, int, float or str"),
+        ({"options": {3: 1}}, ValueError, "options must be"),
+        ({"costliest": "5"}, TypeError, "costliest must be a number of operations"),
+        ({"costliest": True}, TypeError, "costliest must be"),
+        ({"costliest": -1}, ValueError, "costliest must be .* not -1"),
+        ({"time_limit": "a"}, TypeError, "time_limit must be a positive number of seconds, not str"),
+        ({"time_limit": None}, TypeError, "time_limit must be"),
+        ({"time_limit": 0}, ValueError, "time_limit must be .* not 0"),
+        ({"time_limit": float("nan")}, ValueError, "time_limit must be"),
+        ({"plugin": 3}, TypeError, "plugin must be None or a path"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, error, told):
     net, x = on_meta()
-    with pytest.raises(TypeError, match="function or a module"):
-        aot.compile(3, (x,))
-    with pytest.raises(ValueError, match="train=True"):
-        aot.compile(net, (x,), loss=lambda out: out.sum())
-    with pytest.raises(ValueError, match="gives no loss"):
-        aot.compile(net, (x,), train=True)
-    with pytest.raises(TypeError, match="makes one from parameters"):
-        aot.compile(net, (x,), train=True, optimizer=torch.optim.SGD([torch.zeros(1)], lr=0.1))
+    with pytest.raises(error, match="aot.compile.*" + told):
+        aot.compile(**{"f": net, "example_args": (x,), **arguments})
+
+
+# ---- what no program expresses ----
+
+
+def branch(x):
+    return x if x.sum() > 0 else -x
+
+
+def number(x):
+    return x * x.sum().item()
+
+
+def listed(x):
+    return x + len(x[0].tolist())
+
+
+def masked(x):
+    return x[x > 0]
+
+
+def positions(x):
+    return torch.nonzero(x)
+
+
+def eigenvalues(x):
+    return torch.linalg.eigvals(x)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(
+    "function, instead",
+    [
+        (branch, "value is read in Python(.|\n)*torch.where"),
+        (number, "value is read in Python"),
+        (listed, "value is read in Python"),
+        (masked, "size of the result depends on values(.|\n)*torch.where"),
+        (positions, "size of the result depends on values"),
+        (eigenvalues, "neither a lowering"),
+    ],
+)
+def test_what_no_program_expresses_is_named_with_its_line(function, instead, train):
+    line = function.__code__.co_firstlineno + 1
+    code = Path(__file__).read_text().splitlines()[line - 1].strip()
+    with pytest.raises(aot.AheadOfTimeError) as caught:
+        aot.compile(function, (torch.zeros(4, 4),), train=train)
+    assert re.search(rf"{instead}(.|\n)*test_aot.py:{line}\n *{re.escape(code)}", str(caught.value))
+    assert ("torch.cond" in str(caught.value)) == (not train and "Python" in instead)
+
+
+def test_a_line_of_code_without_a_file():
+    space = {}
+    exec("def f(x):\n    return x if x.sum() > 0 else -x", space)
+    with pytest.raises(aot.AheadOfTimeError, match="from <string>:2"):
+        aot.compile(space["f"], (torch.zeros(4),))
+
+
+def test_stored_programs_say_the_same_of_an_operator_without_a_lowering():
+    with pytest.raises(aot.AheadOfTimeError, match=r"linalg_eig(.|\n)*test_aot.py(.|\n)*return torch.linalg.eigvals"):
+        aot.compile(eigenvalues, (torch.zeros(4, 4),), store=True)
+
+
+class Conditional(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.linear(x), lambda x: x.relu(), (x,))
+
+
+@needs_libtpu
+def test_a_conditional_is_one_program():
+    made = aot.compile(Conditional(), (torch.zeros(8, 8),))
+    assert "stablehlo.case" in made.stablehlo and made.memory.fits
+
+
+def test_a_conditional_in_a_training_step_is_refused():
+    with pytest.raises(aot.AheadOfTimeError, match="cond is not supported with train=True.*torch.where"):
+        aot.compile(Conditional(), (torch.zeros(8, 8),), train=True, loss=lambda out: out.sum())
 
 
 # ---- the disk cache ----

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,14 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend
 from torch.nn.utils.stateless import _reparametrize_module
 
+from torch_tpu import _frames
 from torch_tpu._decompose import decompositions
-from torch_tpu._recorder import DEVICE, Geometry, NoDecomposition, Recorder, contiguous_strides, geometry_of
+from torch_tpu._recorder import DEVICE, Geometry, NoDecomposition, Recorder, contiguous_strides, geometry_of, row_name
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
-
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_LIBRARY_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 
 
 @dataclasses.dataclass
@@ -47,13 +42,20 @@ class Traced:
     output_bytes: int
 
 
+class ControlFlow(NoDecomposition):
+    """The function calls a higher-order operator, as torch.cond, whose functions only Dynamo traces."""
+
+
 class _Stepper(Recorder):
     """A recorder that knows from which line each node comes. A backward node has the line of its forward."""
 
-    def __init__(self, fake_mode: FakeTensorMode):
+    supports_higher_order_operators = True  # so that dispatch() gets them
+
+    def __init__(self, fake_mode: FakeTensorMode, train: bool):
         from torch_tpu import _C
 
         super().__init__(_C.Graph(), _C.has_row, decompositions(), fake_mode, lift_constants=True)
+        self.train = train
         self.sources: list[Source] = []
         self.inputs: list[torch.Tensor] = []
         self._lines: dict[int, str] = {}  # number of an autograd node -> line
@@ -71,6 +73,8 @@ class _Stepper(Recorder):
         return found
 
     def dispatch(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if isinstance(op, torch._ops.HigherOrderOperator):
+            raise ControlFlow(op.name(), "a higher-order operator, which only Dynamo traces")
         if op is torch.ops.aten._fused_sdp_choice.default:
             return int((SDPBackend.OVERRIDEABLE if self._attention else SDPBackend.MATH).value)
         outermost = not self._operator
@@ -78,6 +82,10 @@ class _Stepper(Recorder):
             self._operator = op._schema.name
         try:
             return super().dispatch(op, args, kwargs)
+        except NoDecomposition as e:
+            if not outermost:
+                raise
+            raise _unrecordable(op, e, self._line()[0], self.train) from e
         finally:
             missing = self.graph.n_nodes - len(self.sources)
             if missing > 0:
@@ -90,21 +98,29 @@ class _Stepper(Recorder):
         node = torch._C._current_autograd_node()
         if node is not None:
             return self._lines.get(node._sequence_nr(), ""), True
-        line = _user_line()
+        line = _frames.user_line()
         if torch.is_grad_enabled() and line:
             self._lines[torch.autograd._get_sequence_nr() - 1] = line
         return line, False
 
 
-def _user_line() -> str:
-    """The innermost line that is neither ours nor PyTorch's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith((_HERE, _TORCH)) and not name.startswith("<"):
-            return f"{os.path.relpath(name) if name.startswith(os.getcwd() + os.sep) else name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+def _unrecordable(op: torch._ops.OpOverload, error: NoDecomposition, line: str, train: bool) -> NoDecomposition:
+    """The same error with the user's line, and with what to write there instead."""
+    name, reason = error.name, error.reason
+    if torch.Tag.data_dependent_output in op.tags:
+        name = row_name(op)
+        reason = (
+            "a tensor's value is read in Python (if, while, .item(), .tolist(), int()), and there is none before the"
+            f" program runs: choose with torch.where{'' if train else ' or torch.cond'}"
+        )
+    elif torch.Tag.dynamic_output_shape in op.tags:
+        name = row_name(op)
+        reason = (
+            "the size of the result depends on values, and a program's sizes are fixed: keep the size, with a mask and"
+            " torch.where"
+        )
+    where = f"\n  from {line}\n    {_frames.line_text(line)}" if line else ""
+    return NoDecomposition(name, reason + where.rstrip())
 
 
 # ---- what is traced ----
@@ -121,7 +137,7 @@ def trace(
 ) -> Traced:
     """The graph of one call. See torch_tpu.tpu.aot.compile for the meaning of the arguments."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    recorder = _Stepper(fake_mode)
+    recorder = _Stepper(fake_mode, train)
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.set_grad_enabled(train))
         fakes = _module_state(recorder, f, train)
@@ -192,7 +208,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
 def trace_compiled(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
     """The graph that ``torch.compile(f)`` runs for such arguments, without gradients, on a machine that has the device.
 
-    Raises what ``torch.compile(f, fullgraph=True)`` raises where the function is not one graph.
+    Raises what ``torch.compile(f, fullgraph=True)`` raises where the function is not one graph, and NoDecomposition.
     """
     from torch._dynamo.backends.common import aot_autograd
 
@@ -227,6 +243,10 @@ def trace_compiled(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
             torch.compile(f, backend=backend, fullgraph=True, dynamic=False)(*call_args, **call_kwargs)
         except _Captured as captured:
             program, arguments = captured.program, captured.arguments
+        except torch._dynamo.exc.BackendCompilerFailed as e:
+            if isinstance(e.inner_exception, NoDecomposition):
+                raise e.inner_exception from e
+            raise
         else:
             raise RuntimeError("the function has no operators for the device: there is nothing to compile")
         finally:
@@ -243,6 +263,8 @@ def _prepare_optimizer(
 ) -> torch.optim.Optimizer:
     """An optimizer over the fake parameters, with its state as inputs of the graph."""
     made = optimizer(_parameters(fakes))
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TypeError(f"aot.compile: optimizer= gave no torch.optim.Optimizer but a {type(made).__name__}")
     for group in made.param_groups:
         if group.get("capturable") is False and not group.get("fused"):
             group["capturable"] = True  # its step count is a tensor of the device, an input as any other
@@ -287,4 +309,4 @@ def _input_tensors(recorder: _Stepper) -> Iterator[torch.Tensor]:
         yield by_source[i] if i in by_source else next(constants)
 
 
-__all__ = ["NoDecomposition", "Source", "Traced", "trace", "trace_compiled"]
+__all__ = ["ControlFlow", "NoDecomposition", "Source", "Traced", "trace", "trace_compiled"]

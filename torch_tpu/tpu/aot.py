@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import numbers
 import os
 import pathlib
 import re
@@ -19,8 +20,9 @@ from typing import Any
 
 import torch
 
-from torch_tpu import _target
-from torch_tpu._trace import OptimizerFactory, Source, Traced, trace, trace_compiled
+from torch_tpu import _arguments, _target
+from torch_tpu._arguments import Wanted
+from torch_tpu._trace import ControlFlow, NoDecomposition, OptimizerFactory, Source, Traced, trace, trace_compiled
 
 __all__ = ["AheadOfTimeError", "Compiled", "DoesNotFit", "Memory", "Operation", "compile", "topologies"]
 
@@ -28,7 +30,8 @@ TIME_LIMIT = 1800.0  # seconds
 
 
 class AheadOfTimeError(RuntimeError):
-    """The compiler refused the program, ended its process, or took too long; the message ends with its last words."""
+    """There is no such program, or the compiler refused it, ended its process, or took too long; then the message ends
+    with its last words."""
 
 
 class DoesNotFit(torch.OutOfMemoryError):
@@ -189,35 +192,77 @@ def compile(  # noqa: A001
     options: XLA options, ``{"xla_...": value}``. costliest: how many operations are listed. time_limit: seconds that
     the compiler may take. plugin: libtpu's path, instead of TPU_LIBRARY_PATH or the installed one.
 
-    Raises ValueError for a topology that does not exist (naming those that do), DoesNotFit (an OutOfMemoryError) when
-    the compiler cannot place the program in memory, AheadOfTimeError when it fails otherwise, and what tracing raises.
+    Raises TypeError and ValueError for arguments that make no sense (a topology that does not exist: naming those that
+    do), DoesNotFit (an OutOfMemoryError) when the compiler cannot place the program in memory, AheadOfTimeError when it
+    fails otherwise and for what no program of the device expresses (with the line), and what tracing raises.
     """
+    _arguments.check("aot.compile", _WANTED, locals())
+    _check_combinations(f, train, loss, optimizer, store)
     kind = check_topology(topology)["device_kind"]
-    _check_arguments(f, train, loss, optimizer)
-    if store and train:
-        raise ValueError("aot.compile: store=True is for programs of torch.compile, without train=True")
     with _target.compiling_for("tpu", kind), torch.no_grad() if not train else torch.enable_grad():
-        if store:
-            traced = trace_compiled(f, example_args, example_kwargs or {})
-        else:
-            traced = trace(f, example_args, example_kwargs or {}, train=train, loss=loss, optimizer=optimizer)
+        traced = _traced(f, example_args, example_kwargs or {}, train, loss, optimizer, store)
     return compile_traced(
         traced, topology, store=store, options=options, costliest=costliest, time_limit=time_limit, plugin=plugin
     )
 
 
-def _check_arguments(f: Any, train: bool, loss: Any, optimizer: Any) -> None:
-    if not callable(f):
-        raise TypeError(f"aot.compile takes a function or a module, not {type(f).__name__}")
+def _traced(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    train: bool,
+    loss: Callable[[Any], torch.Tensor] | None,
+    optimizer: OptimizerFactory | None,
+    store: bool,
+) -> Traced:
+    try:
+        if store:
+            return trace_compiled(f, args, kwargs)
+        try:
+            return trace(f, args, kwargs, train=train, loss=loss, optimizer=optimizer)
+        except ControlFlow as e:
+            if train:
+                raise AheadOfTimeError(
+                    f"aot.compile: {e.name} is not supported with train=True: choose between values with torch.where"
+                ) from e
+        return trace_compiled(f, args, kwargs)
+    except NoDecomposition as e:
+        raise AheadOfTimeError(f"aot.compile: {e}") from e
+
+
+_WANTED = {
+    "f": Wanted("a function or a module", (Callable,)),
+    "example_args": Wanted("a tuple of arguments, as (x,)", (tuple, list)),
+    "example_kwargs": Wanted(
+        "a dict of arguments by name", (Mapping,), lambda d: all(isinstance(k, str) for k in d), True
+    ),
+    "train": Wanted("True or False", (bool,)),
+    "loss": Wanted("a function of what the module returns", (Callable,), optional=True),
+    "optimizer": Wanted(
+        "a function that makes one from parameters, as lambda p: torch.optim.AdamW(p, fused=True)",
+        (Callable,),
+        optional=True,
+    ),
+    "store": Wanted("True or False", (bool,)),
+    "options": Wanted(
+        "a dict of XLA options, from names to bool, int, float or str",
+        (Mapping,),
+        lambda d: all(isinstance(k, str) and k and isinstance(v, (bool, int, float, str)) for k, v in d.items()),
+        True,
+    ),
+    "costliest": Wanted("a number of operations, at least 0", (numbers.Integral,), lambda n: n >= 0),
+    "time_limit": Wanted("a positive number of seconds", (numbers.Real,), lambda n: n > 0),
+    "plugin": Wanted("a path", (str, os.PathLike), optional=True),
+}
+
+
+def _check_combinations(f: Any, train: bool, loss: Any, optimizer: Any, store: bool) -> None:
     if not train and (loss is not None or optimizer is not None):
         raise ValueError("aot.compile: loss= and optimizer= are for train=True")
     if train and not isinstance(f, torch.nn.Module) and (loss is not None or optimizer is not None):
         raise ValueError("aot.compile: loss= and optimizer= are for modules; a function does these steps itself")
-    if isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(
-            "aot.compile: optimizer= is a function that makes one from parameters, as"
-            " lambda p: torch.optim.AdamW(p, fused=True), since the program has parameters of its own"
-        )
+    if store and train:
+        raise ValueError("aot.compile: store=True is for programs of torch.compile, without train=True")
 
 
 def check_topology(name: str) -> dict[str, Any]:
@@ -293,7 +338,7 @@ def compile_text(
         (directory / "program.mlir").write_text(stablehlo)
         command = [_compiler(), "compile", plugin or _libtpu(), topology, str(directory / "program.mlir"), folder]
         _run(
-            [*command, "--costliest", str(costliest), *flags, *(["--store"] if store else [])],
+            [*command, "--costliest", str(min(costliest, 2**31 - 1)), *flags, *(["--store"] if store else [])],
             directory,
             time_limit,
             topology,
