@@ -484,6 +484,97 @@ def test_fit_says_what_is_wrong(arguments, told, capsys):
     assert re.search(told, capsys.readouterr().err)
 
 
+def config_file(folder, text):
+    (folder / "config.json").write_text(text)
+    return str(folder / "config.json")
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        (["num_hidden_layers=abc"], "num_hidden_layers=abc: .*expected int, got str"),
+        (["num_hidden_layers=2.5"], "num_hidden_layers.*expected int, got float"),
+        (["num_attention_heads=7"], "num_attention_heads=7: .*not a multiple of the number of attention heads"),
+        (["hidden_act=nonsense"], "hidden_act=nonsense: .*nonsense"),
+        (["vocab_size=1e400"], "vocab_size=1e400: .*inf"),
+        (["hidden_size={[]: 1}"], "hidden_size"),
+        (["hidden_size"], "no field 'hidden_size' .--set name=value."),
+        (["__class__=3"], "no field '__class__'"),
+        (["to_dict=3"], "no field 'to_dict'"),
+        (["num_hidden_layers=-1"], "num_hidden_layers must be positive, not -1"),
+        (["num_hidden_layers=0"], "num_hidden_layers must be positive, not 0"),
+        (["hidden_size=-64"], "hidden_size must be positive"),
+    ],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_fit_names_the_setting_that_is_wrong_in_one_line(settings, told, from_file, tmp_path, capsys):
+    pytest.importorskip("transformers")
+    model = config_file(tmp_path, '{"model_type": "llama"}') if from_file else "llama"
+    arguments = ["fit", model, "--no-search", *(word for s in settings for word in ("--set", s))]
+    assert _cli.main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search("^torch-tpu fit: .*" + told, line)
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ('{"model_type": "llama", "hidden_size": "x"}', "'hidden_size' expected int, got str"),
+        ('{"model_type": "llama", "num_attention_heads": 7}', "not a multiple of the number of attention heads"),
+        ('{"model_type": "llama", "num_hidden_layers": -1}', "num_hidden_layers must be positive, not -1"),
+        ('{"model_type": "gpt2", "n_layer": 0}', "n_layer must be positive, not 0"),
+        ('{"model_type": "clip", "vision_config": {"patch_size": 0}}', "vision_config: patch_size must be positive"),
+        ('{"model_type": "lama"}', "lama"),
+        ('{"hidden_size": 64}', "model_type"),
+        ('{"hidden_size":', "not a valid JSON"),
+        ("[1, 2]", "no configuration of Transformers"),
+        ("", "no configuration of Transformers"),
+    ],
+)
+def test_fit_says_in_one_line_what_is_wrong_with_a_configuration(text, told, tmp_path, capsys):
+    pytest.importorskip("transformers")
+    assert _cli.main(["fit", config_file(tmp_path, text), "--no-search"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"torch-tpu fit: {tmp_path}") and re.search(told, line)
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (["--set", "num_key_value_heads=3"], "num_key_value_heads=3 does not run with batch 1, sequence 8: .*size of"),
+        (["--set", "head_dim=3"], "head_dim=3 does not run"),
+        (["--batch", "99999999999999999999"], "does not run with batch 99999999999999999999"),
+        (["--dtype", "float8_e4m3fn"], "no model of float8_e4m3fn"),
+    ],
+)
+def test_a_model_that_does_not_run_is_told_in_the_last_line(arguments, told, capsys):
+    pytest.importorskip("transformers")
+    assert _cli.main(["fit", "llama", *TINY, "--seq", "8", "--no-search", *arguments]) == 2
+    *progress, line = capsys.readouterr().err.splitlines()
+    assert re.search("^torch-tpu fit: .*" + told, line)
+    assert all(text.startswith(("LlamaForCausalLM", "compiling")) for text in progress)
+
+
+@pytest.mark.parametrize("arguments", [["--time-limit", "-1"], ["--time-limit", "soon"], ["--batch", "0"], ["--set"]])
+def test_options_without_a_meaning(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        _cli.main(["fit", "llama", *arguments])
+    assert caught.value.code == 2 and arguments[0] in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_usual_sizes_of_configurations_are_taken():
+    transformers = pytest.importorskip("transformers")
+    from torch_tpu import _fit
+
+    checked = 0
+    for name in ("llama", "gpt2", "t5", "bert", "vit", "clip", "deberta", "deberta-v2", "gemma4", "qwen3_moe", "swin"):
+        kinds = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+        if name in kinds:
+            _fit._check_sizes(kinds[name](), name)
+            checked += 1
+    assert checked > 5
+
+
 def test_the_largest_batch_is_found_in_few_steps():
     from torch_tpu import _fit
 

@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--dtype", default="bfloat16", help="of parameters and computation (default %(default)s)")
     fit.add_argument("--optimizer", default="adamw", choices=("adamw", "sgd", "none"), help="with --train")
     fit.add_argument("--no-search", action="store_true", help="do not look for the largest batch")
-    fit.add_argument("--time-limit", type=float, default=1800.0, help="seconds for one compilation")
+    fit.add_argument("--time-limit", type=_seconds, default=1800.0, help="seconds for one compilation")
     fit.add_argument("--json", action="store_true", help="print JSON on stdout")
     listing = commands.add_parser("topologies", help="the TPUs that programs can be compiled for")
     listing.add_argument("--json", action="store_true", help="print JSON on stdout")
@@ -51,6 +51,16 @@ def _positive(text: str) -> int:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no positive whole number")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number of seconds")
     return value
 
 

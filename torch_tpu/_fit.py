@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import difflib
+import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -105,16 +108,19 @@ def fit(
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
         raise FitError(f"dtype {dtype!r} is no floating-point type of PyTorch, as bfloat16 or float32")
-    progress(f"making {type(config).__name__} on meta")
-    module = _module(config, kind)
-    module.train(train)
-    example = _Example(module, config, kind, seq, train)
+    asked = _asked(fields)
+    with _reasons(f"no model of {dtype} can be made of {type(config).__name__}{asked}"):
+        module = _module(config, kind).train(train)
+        example = _Example(module, config, kind, seq, train)
+    progress(f"{type(module).__name__} is made, on meta")
     runs: dict[int, Attempt] = {}
 
     def attempt(n: int) -> Attempt:
         if n not in runs:
             progress(f"compiling for {topology}: batch {n}, {example.text}")
-            runs[n] = _attempt(module, example.inputs(n), topology, train, optimizer, time_limit)
+            with _reasons(f"{type(module).__name__}{asked} does not run with batch {n}, {example.text}"):
+                inputs = example.inputs(n)
+                runs[n] = _attempt(module, inputs, topology, train, optimizer, time_limit)
             word = "fits" if runs[n].fits else "does not fit"
             progress(f"  batch {n} {word}: {aot.size_text(runs[n].needed)} of {aot.size_text(runs[n].hbm)}")
         return runs[n]
@@ -155,6 +161,40 @@ def _assumptions(place: dict[str, Any], train: bool, optimizer: str) -> list[str
     return said
 
 
+# ---- what is wrong, in a line ----
+
+
+@contextlib.contextmanager
+def _reasons(what: str) -> Iterator[None]:
+    """Whatever libraries raise inside, of configurations and models that users describe, is a FitError of one line."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")  # prints the stack of what it raises
+    silent, log.disabled = log.disabled, True
+    try:
+        yield
+    except (FitError, aot.AheadOfTimeError, FileNotFoundError):
+        raise
+    except Exception as e:
+        raise FitError(f"{what}: {_reason(e)}") from e
+    finally:
+        log.disabled = silent
+
+
+def _asked(fields: Sequence[str]) -> str:
+    return " with " + ", ".join(fields) if fields else ""
+
+
+def _reason(e: BaseException) -> str:
+    if type(e).__name__.startswith("StrictDataclass") and e.__cause__ is not None:
+        e = e.__cause__  # what huggingface_hub's checks of a configuration found
+    text = " ".join(str(e).partition("Exception raised from")[0].split())  # the rest is a stack of C++
+    if len(text) > _MOST_REASON:
+        text = text[: _MOST_REASON - 4] + " ..."
+    return text if text and not isinstance(e, (LookupError, AttributeError)) else f"{type(e).__name__}: {text}"
+
+
+_MOST_REASON = 400
+
+
 # ---- the model ----
 
 
@@ -168,20 +208,62 @@ def _transformers() -> Any:
 
 def _config(model: str, fields: Sequence[str]) -> Any:
     transformers = _transformers()
+    asked = _asked(fields)
     if os.path.exists(model):
-        try:
+        with _reasons(f"{model} is no configuration of Transformers"):
             config = transformers.AutoConfig.from_pretrained(model, local_files_only=True)
-        except (OSError, ValueError, KeyError) as e:
-            raise FitError(f"{model} is no configuration of Transformers: {str(e).splitlines()[0]}") from e
-        for name, value in _values(config, fields).items():
-            setattr(config, name, value)
+        with _reasons(f"{model}{asked}"):
+            for name, value in _values(config, fields).items():
+                setattr(config, name, value)
+            if hasattr(config, "validate"):
+                config.validate()
+        _check_sizes(config, model)
         return config
     kinds = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     if model not in kinds:
         near = difflib.get_close_matches(model, list(kinds), n=5)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise FitError(f"{model!r} is neither a file or folder nor a model type of Transformers{hint}")
-    return kinds[model](**_values(kinds[model](), fields))  # sizes that follow from others follow
+    with _reasons(f"{model}{asked}"):
+        config = kinds[model](**_values(kinds[model](), fields))  # sizes that follow from others follow
+    _check_sizes(config, model)
+    return config
+
+
+_SIZE = re.compile(r"(^|_)(num|n|d)_|(^|_)(size|dim|layer|head|position|embedding|channel|expert)s?$")
+# Without these there is no model. A zero elsewhere can mean that a part is left out.
+_NEEDED = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+    "image_size",
+    "patch_size",
+    "num_channels",
+)
+
+
+def _check_sizes(config: Any, where: str) -> None:
+    """FitError for a size that is negative, or zero where there is no model then. Transformers takes them, and makes
+    models without layers of them. What is the configuration's default means something else."""
+    try:
+        usual = vars(type(config)())
+    except Exception:  # some are made of others only
+        usual = {}
+    names = dict(getattr(config, "attribute_map", None) or {})
+    needed = {*_NEEDED, *(names[name] for name in _NEEDED if name in names)}
+    for name, value in vars(config).items():
+        if hasattr(value, "to_dict"):  # that of a part, as text_config
+            _check_sizes(value, f"{where}: {name}")
+        if not _SIZE.search(name) or "window" in name or (name in usual and value == usual[name]):
+            continue  # a window of -1 is none
+        for n in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(n, (int, float)) and (n < 0 or (n == 0 and name in needed)):
+                raise FitError(f"{where}: {name} must be {'positive' if name in needed else 'at least 0'}, not {value}")
 
 
 def _values(config: Any, fields: Sequence[str]) -> dict[str, Any]:
@@ -189,15 +271,21 @@ def _values(config: Any, fields: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in fields:
         name, equals, text = field.partition("=")
-        if not equals or not hasattr(config, name):
+        if not equals or not _is_field(config, name):
             near = difflib.get_close_matches(name, [n for n in vars(config) if not n.startswith("_")], n=5)
             hint = f"; near are {', '.join(near)}" if near else ""
             raise FitError(f"{type(config).__name__} has no field {name!r} (--set name=value){hint}")
         try:
             values[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # those that it documents
             values[name] = text
     return values
+
+
+def _is_field(config: Any, name: str) -> bool:
+    if name.startswith("_"):
+        return False
+    return name in vars(config) or not callable(getattr(config, name, _is_field))
 
 
 def _name(model: str, config: Any) -> str:
