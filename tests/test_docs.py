@@ -50,6 +50,23 @@ def test_first_program_of_the_readme():
         assert done.returncode == 0, block + done.stderr
 
 
+@pytest.mark.skipif(ON_CPU, reason="programs of the device")
+def test_lines_in_the_page_on_compiling_ahead_of_time_are_those_of_its_example():
+    from torch_tpu._trace import trace
+
+    page = (ROOT / "docs" / "aot.md").read_text()
+    first, second = re.findall(r"```python\n.*?```\n+(?:.*?)```\n(v\d.*?)```", page, re.S)
+    example = re.findall(r"```python\n(.*?)^print", page, re.S | re.M)[0]
+    space = {}
+    exec(compile(example, "model.py", "exec"), space)
+    loss = lambda out: out.float().square().mean()
+    for shown, options in ((first, {}), (second, {"train": True, "loss": loss})):
+        traced = trace(space["model"], (space["x"],), {}, **options)
+        known = {(s.operator, s.backward, s.line) for s in traced.sources}
+        rows = re.findall(r"(aten::\w+)( \(gradient\))? +(model.py:\d+)", shown)
+        assert len(rows) == 5 and {(name, bool(gradient), line) for name, gradient, line in rows} <= known
+
+
 @pytest.mark.skipif(ON_CPU, reason="operators of the device")
 def test_core_operators_are_native():
     from torch_tpu import _C
