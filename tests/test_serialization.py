@@ -131,3 +131,17 @@ def test_sharing_with_a_shallow_copy():
         torch.tensor(t.untyped_storage().cpu().tolist(), dtype=torch.uint8).view(torch.float32).to(DEVICE),
         torch.arange(1.0, 5),
     )
+
+
+@pytest.mark.skipif(ON_CPU, reason="tensors of the device")
+def test_a_tensor_for_another_process_is_copied_to_the_cpu_first():
+    """docs/troubleshooting.md has the message."""
+    from multiprocessing.reduction import ForkingPickler
+    from pathlib import Path
+
+    page = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text()
+    x = torch.ones(3, device=DEVICE)
+    for value in (x, [x], {"x": x}, torch.nn.Linear(2, 2).to(DEVICE)):
+        with pytest.raises(RuntimeError) as caught:
+            ForkingPickler.dumps(value)
+        assert f"**`{caught.value}`**" in page
