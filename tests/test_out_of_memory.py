@@ -13,6 +13,38 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler"),
 ]
 
+ASKED_TOO_MUCH = """
+import torch
+held = torch.ones(512, 1024, device="tpu")
+held.sum().item()
+x = torch.rand(10**11, device="tpu")  # launched; whether it has memory is known later
+y = x + 1
+for read in (torch.tpu.synchronize, lambda: x[0].item(), lambda: y[0].item(), lambda: x[:5].cpu(), lambda: print(x[:2])):
+    try:
+        read()
+    except torch.OutOfMemoryError as error:
+        text = str(error)
+        assert "2.0 MiB: float32 [512, 1024]" in text and "100000000000" not in text, text
+        assert text.count("Error dispatching computation") <= 1, text
+    else:
+        raise AssertionError(read)
+del x, y
+torch.tpu.synchronize()
+for size in (10**13, 2 * 10**13, 2**62):
+    try:
+        torch.empty(size, device="tpu")
+    except (torch.OutOfMemoryError, RuntimeError) as error:  # PyTorch itself refuses what overflows
+        assert size > 10**14 or isinstance(error, torch.OutOfMemoryError), error
+    else:
+        raise AssertionError(size)
+print(held.sum().item(), torch.ones(3, device="tpu").sum().item())
+"""
+
+
+def test_more_than_there_is():
+    assert child_output(ASKED_TOO_MUCH) == "524288.0 3.0"
+
+
 CODE = """
 import ctypes, torch
 from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode

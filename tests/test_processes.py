@@ -151,6 +151,23 @@ print("end")
     assert done.returncode == 0 and done.stdout.strip() == "end", (done.returncode, done.stderr[-400:])
 
 
+def test_exit_while_a_backward_is_tidied_up():
+    """autograd's thread of the device ends its task after backward() has returned: the interpreter waits for it."""
+    code = """
+import os, time, torch
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the thread that is woken runs before the one that wakes it
+class Slow:
+    def __call__(self): pass
+    def __del__(self): time.sleep(0.3)
+x = torch.ones(3, device="tpu", requires_grad=True)
+x.register_hook(lambda g: torch.autograd.Variable._execution_engine.queue_callback(Slow()))
+(x * 2).sum().backward()
+print("end")
+"""
+    done = child(code, timeout=60)
+    assert done.returncode == 0 and done.stdout == "end\n", (done.returncode, done.stderr[-400:])
+
+
 def test_exit_by_exception():
     done = child("import torch; x = torch.ones(3, device='tpu'); raise SystemExit(3)")
     assert done.returncode == 3 and done.stderr == ""
@@ -213,6 +230,29 @@ torch.tpu.synchronize(); del t; gc.collect()
 print(b - a < 48, rss() - b < 400, b - a, rss() - b)
 """
     assert child_output(code).split()[:2] == ["True", "True"]
+
+
+def test_environment_that_means_nothing_is_named():
+    wrong = {
+        "TORCH_TPU_DEVICES_PER_HOST": ("abc", "-1", "0", "1.5", "9" * 20),
+        "TORCH_TPU_FUSED_NODES": ("abc", "-1", "3x", "1e3"),
+        "TORCH_TPU_CACHE_SIZE_MB": ("abc", "-1", " 7"),
+        "TORCH_TPU_REQUIRE_TPU": ("2", "maybe"),
+        "TORCH_TPU_CPU_FALLBACK": ("2", "never"),
+        "TORCH_TPU_DEFER_AND_FUSE": ("2",),
+        "TORCH_TPU_LAUNCH_BLOCKING": ("-1",),
+        "TORCH_TPU_ENABLE_DEBUG_CHECKS": ("all",),
+        "TORCH_TPU_INTERNAL_XLA_OPTIONS": ("nonsense", "=1", "a=1,b"),
+        "TORCH_TPU_DUMP_DIR": ("/proc/x", "/dev/null"),
+    }
+    code = "import torch; print(torch.ones(2, device='tpu').sum().item(), torch.tpu.device_count())"
+    for i in range(5):
+        environment = {name: values[i] for name, values in wrong.items() if i < len(values)}
+        done = child(code, **environment)
+        assert done.stdout == "2.0 1\n", done.stderr
+        for name, value in environment.items():
+            assert f"<string>:1: UserWarning: {name}={value} " in done.stderr, (name, value, done.stderr)
+        assert done.stderr.count("UserWarning") == len(environment), done.stderr
 
 
 def test_environment_is_not_changed():

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ class Variable(NamedTuple):
     name: str
     default: str  # what holds when it is unset, in words
     meaning: str
+    kind: str = "text"  # or "flag", "count" (a whole number, at least 1), "options", "directory"
 
 
 TABLE = (
@@ -24,36 +26,52 @@ TABLE = (
         " the device beside another accelerator.",
     ),
     Variable("TPU_LIBRARY_PATH", "the installed libtpu", "The path of the TPU's PJRT plugin."),
-    Variable("TORCH_TPU_REQUIRE_TPU", "0", "`1`: no TPU is an error; the CPU plugin does not stand in for it."),
+    Variable("TORCH_TPU_REQUIRE_TPU", "0", "`1`: no TPU is an error; the CPU plugin does not stand in for it.", "flag"),
     Variable(
         "TORCH_TPU_DEVICES_PER_HOST",
         "1 on the CPU plugin, else what the plugin has",
         "Number of devices this process sees.",
+        "count",
     ),
-    Variable("TORCH_TPU_DEFER_AND_FUSE", "0", "`1`: fused eager mode."),
-    Variable("TORCH_TPU_LAUNCH_BLOCKING", "0", "`1`: debug eager mode: every operator is waited for."),
-    Variable("TORCH_TPU_ENABLE_DEBUG_CHECKS", "0", "`1`: debug eager mode with its checks of indices and bounds."),
+    Variable("TORCH_TPU_DEFER_AND_FUSE", "0", "`1`: fused eager mode.", "flag"),
+    Variable("TORCH_TPU_LAUNCH_BLOCKING", "0", "`1`: debug eager mode: every operator is waited for.", "flag"),
+    Variable(
+        "TORCH_TPU_ENABLE_DEBUG_CHECKS", "0", "`1`: debug eager mode with its checks of indices and bounds.", "flag"
+    ),
     Variable(
         "TORCH_TPU_CPU_FALLBACK",
         "1",
         "`0`: an operator with neither a lowering nor a decomposition is an error instead of running on the CPU.",
+        "flag",
     ),
     Variable(
         "TORCH_TPU_CACHE_DIR",
         "`torch_tpu` in `XDG_CACHE_HOME`, else `.cache/torch_tpu` in `HOME`",
         "The directory of compiled programs; set empty: none is kept on disk.",
     ),
-    Variable("TORCH_TPU_CACHE_SIZE_MB", "4096", "Size limit of that directory; the oldest use goes first."),
+    Variable("TORCH_TPU_CACHE_SIZE_MB", "4096", "Size limit of that directory; the oldest use goes first.", "count"),
     Variable(
         "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT",
         "unset",
         "A second directory of compiled programs, which many hosts may share.",
     ),
-    Variable("TORCH_TPU_FUSED_NODES", "1024", "Fused mode: a program is launched when it has this many operators."),
+    Variable(
+        "TORCH_TPU_FUSED_NODES", "1024", "Fused mode: a program is launched when it has this many operators.", "count"
+    ),
     Variable("XDG_CACHE_HOME", "`.cache` in `HOME`", "Where users' caches are."),
     Variable("HOME", "no cache on disk", "The user's directory."),
-    Variable("TORCH_TPU_DUMP_DIR", "unset", "A directory where the StableHLO of each compiled program is written."),
-    Variable("TORCH_TPU_INTERNAL_XLA_OPTIONS", "unset", "XLA options for every compilation: `name=value`, by commas."),
+    Variable(
+        "TORCH_TPU_DUMP_DIR",
+        "unset",
+        "A directory where the StableHLO of each compiled program is written.",
+        "directory",
+    ),
+    Variable(
+        "TORCH_TPU_INTERNAL_XLA_OPTIONS",
+        "unset",
+        "XLA options for every compilation: `name=value`, by commas.",
+        "options",
+    ),
     Variable("XLA_FLAGS", "unset", "Read by XLA itself when the plugin is loaded."),
     Variable("TORCH_DEVICE_BACKEND_AUTOLOAD", "1", "PyTorch's: `0`: `import torch` loads no backend."),
     Variable("TORCH_SHOW_CPP_STACKTRACES", "0", "PyTorch's: `1`: errors show the C++ stack."),
@@ -70,11 +88,56 @@ def text(name: str) -> str | None:
 
 
 def flag(name: str) -> bool:
-    """Whether the variable is set to 1, true, yes or on. Another word than these and their opposites warns."""
-    value = (text(name) or "0").lower()
-    if value not in ("0", "false", "no", "off", "1", "true", "yes", "on"):
-        warnings.warn(f"{name}={value} is neither 0 nor 1 and is taken as 0", stacklevel=2)
-    return value in ("1", "true", "yes", "on")
+    """Whether the variable is set to 1, true, yes or on."""
+    return (text(name) or "").lower() in _SET
+
+
+def check() -> None:
+    """Warns of each variable whose value means nothing and is ignored. The C core reads them by the same rules."""
+    for variable in TABLE:
+        value = text(variable.name)
+        wrong = _wrong(variable.kind, value) if value else None
+        if wrong:
+            warnings.warn(f"{variable.name}={value} {wrong}: it is ignored", stacklevel=_users_level())
+
+
+_SET = ("1", "true", "yes", "on")
+_CLEAR = ("0", "false", "no", "off")
+
+
+def _wrong(kind: str, value: str) -> str | None:
+    if kind == "flag" and value.lower() not in _SET + _CLEAR:
+        return "is neither 0 nor 1"
+    if kind == "count" and not (value.isascii() and value.isdigit() and 0 < int(value) < 2**63):
+        return "is not a whole number, at least 1"
+    if kind == "options" and not all("=" in part.lstrip("-")[1:] for part in value.replace(",", " ").split()):
+        return "is not a list of name=value by commas"
+    if kind == "directory" and not is_directory_for_writing(value):
+        return "is not a directory that can be made and written"
+    return None
+
+
+def is_directory_for_writing(path: str) -> bool:
+    """Makes the directory when it is not there."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(path, os.W_OK | os.X_OK)
+
+
+def _users_level() -> int:
+    """The ``stacklevel`` for the caller's ``warnings.warn`` that names the line which imports torch or this package."""
+    import torch
+
+    ours = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__))
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back:
+        importing = frame.f_code.co_filename.startswith("<frozen importlib")  # frames that warnings do not count
+        if not importing and not frame.f_code.co_filename.startswith(ours):
+            break
+        level, frame = level + (not importing), frame.f_back
+    return level
 
 
 def markdown() -> str:

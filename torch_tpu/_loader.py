@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 
@@ -66,6 +67,7 @@ def _register() -> None:
     _dlpack.install()
     _display.install()
     _compile.install()
+    atexit.register(_C.settle_autograd_threads)
     _apply_environment()
 
 
@@ -74,9 +76,7 @@ def _apply_environment() -> None:
     from torch_tpu._internal import execution_mode
 
     execution_mode.set_from_environment()
+    _environment.check()
     directory = _environment.text("TORCH_TPU_DUMP_DIR")
-    if directory:
-        import os
-
-        os.makedirs(directory, exist_ok=True)
+    if directory and _environment.is_directory_for_writing(directory):
         _C.set_dump_directory(directory)

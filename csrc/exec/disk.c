@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "exec/internal.h"
 
 #define MAGIC "TPUXLA01"
@@ -36,10 +37,10 @@ bool disk_local_directory(strbuf *out) {
         strbuf_puts(out, named);
         return *named != 0;
     }
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache)
+    const char *cache = environment_text("XDG_CACHE_HOME"), *home = environment_text("HOME");
+    if (cache)
         strbuf_printf(out, "%s/torch_tpu", cache);
-    else if (home && *home)
+    else if (home)
         strbuf_printf(out, "%s/.cache/torch_tpu", home);
     else
         return false;
@@ -47,8 +48,8 @@ bool disk_local_directory(strbuf *out) {
 }
 
 static bool shared_directory(strbuf *out) {
-    const char *root = getenv("TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT");
-    if (!root || !*root) return false;
+    const char *root = environment_text("TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT");
+    if (!root) return false;
     strbuf_puts(out, root);
     return true;
 }
@@ -172,7 +173,7 @@ static bool find_in(const char *directory, const header *wanted, strbuf *out) {
     strbuf path;
     strbuf_init(&path);
     entry_path(directory, wanted, &path);
-    int fd = open(strbuf_text(&path), O_RDONLY | O_CLOEXEC);
+    int fd = open(strbuf_text(&path), O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe there must not hold us */
     bool found = fd >= 0 && read_entry(fd, wanted, out);
     if (found) futimens(fd, NULL); /* used now: the oldest use goes first */
     if (fd >= 0) close(fd);
@@ -193,9 +194,9 @@ static int older(const void *a, const void *b) {
 }
 
 static int64_t size_limit(void) {
-    const char *text = getenv("TORCH_TPU_CACHE_SIZE_MB");
-    long long n = text ? strtoll(text, NULL, 10) : 0;
-    return (n > 0 ? n : 4096) * 1000000;
+    const int64_t megabyte = 1000000;
+    int64_t n = environment_count("TORCH_TPU_CACHE_SIZE_MB", 4096);
+    return n < INT64_MAX / megabyte ? n * megabyte : INT64_MAX;
 }
 
 static void remove_oldest(const char *directory) {

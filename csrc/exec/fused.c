@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "exec/internal.h"
 
 typedef struct pending_value {
@@ -179,9 +180,7 @@ static bool put_node(entry *e, variant *v, const scan *s, const call *c) {
 }
 
 static size_t default_limit(void) {
-    const char *text = getenv("TORCH_TPU_FUSED_NODES");
-    long n = text ? strtol(text, NULL, 10) : 0;
-    return n > 0 ? (size_t)n : 1024;
+    return (size_t)environment_count("TORCH_TPU_FUSED_NODES", 1024);
 }
 
 /* Takes back what a call that could not be recorded has appended. */

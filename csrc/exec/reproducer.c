@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "exec/internal.h"
 
 static bool write_file(const strbuf *directory, const char *name, const void *data, size_t size) {
@@ -20,8 +21,8 @@ static bool write_file(const strbuf *directory, const char *name, const void *da
 }
 
 static bool find_directory(const char *mlir, size_t size, const strbuf *options, strbuf *out) {
-    const char *dump = getenv("TORCH_TPU_DUMP_DIR");
-    if (dump && *dump)
+    const char *dump = environment_text("TORCH_TPU_DUMP_DIR");
+    if (dump)
         strbuf_puts(out, dump);
     else if (!disk_local_directory(out))
         return false;

@@ -1,11 +1,13 @@
 /* Which plugin runs, its client, modes and counters. */
 #include <dirent.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "exec/internal.h"
 
 pthread_mutex_t exec_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,11 +46,6 @@ void runtime_set_plugin_candidates(const char *cpu_plugin, const char *libtpu) {
     pthread_mutex_unlock(&client_lock);
 }
 
-static const char *environment(const char *name) {
-    const char *v = getenv(name);
-    return v && *v ? v : NULL;
-}
-
 static status *no_cpu_plugin(void) {
     return status_new(STATUS_NOT_FOUND,
                       "no XLA CPU plugin is installed: pip install 'torch_tpu[cpu]', or name a PJRT plugin in "
@@ -62,20 +59,19 @@ static status *no_libtpu(void) {
 
 /* TPU_LIBRARY_PATH, where it is a choice: importing JAX sets it to the installed libtpu, TPU or not. */
 static const char *named_library(void) {
-    const char *path = environment("TPU_LIBRARY_PATH");
+    const char *path = environment_text("TPU_LIBRARY_PATH");
     bool installed = path && tpu_candidate && strcmp(path, tpu_candidate) == 0;
     return installed && !pjrt_tpu_attached() ? NULL : path;
 }
 
 static status *choose(strbuf *path) {
-    const char *named = environment("TORCH_TPU_PJRT_PLUGIN");
-    const char *required = environment("TORCH_TPU_REQUIRE_TPU");
-    bool require_tpu = required && strcmp(required, "0") != 0;
+    const char *named = environment_text("TORCH_TPU_PJRT_PLUGIN");
+    bool require_tpu = environment_flag("TORCH_TPU_REQUIRE_TPU", false);
     if (named && strcmp(named, "cpu") == 0) {
         if (!cpu_candidate) return no_cpu_plugin();
         strbuf_puts(path, cpu_candidate);
     } else if (named && strcmp(named, "tpu") == 0) {
-        const char *library = environment("TPU_LIBRARY_PATH");
+        const char *library = environment_text("TPU_LIBRARY_PATH");
         if (!library) library = tpu_candidate;
         if (!library) return no_libtpu();
         strbuf_puts(path, library);
@@ -169,9 +165,8 @@ static int count_files(const char *directory, const char *prefix) {
 /* The CPU plugin offers several devices of its own accord; a machine is one unless TORCH_TPU_DEVICES_PER_HOST says
  * otherwise. */
 static int cpu_device_limit(void) {
-    const char *v = environment("TORCH_TPU_DEVICES_PER_HOST");
-    int n = v ? atoi(v) : 1;
-    return n >= 1 ? n : 1;
+    int64_t n = environment_count("TORCH_TPU_DEVICES_PER_HOST", 1);
+    return n < INT_MAX ? (int)n : INT_MAX;
 }
 
 int runtime_device_count(void) {
@@ -189,7 +184,7 @@ int runtime_device_count(void) {
         status_free(s);
         return 0;
     }
-    if (!environment("TORCH_TPU_PJRT_PLUGIN") && pjrt_tpu_attached()) {
+    if (!environment_text("TORCH_TPU_PJRT_PLUGIN") && pjrt_tpu_attached()) {
         int n = count_files("/dev", "accel") + count_files("/dev/vfio", "");
         return n ? n : 1;
     }
@@ -210,10 +205,10 @@ static int64_t now_ns(void) {
 static int parse_flags(char *text, const char *separators, const char **names, const char **values, int n) {
     for (char *save = NULL, *item = text ? strtok_r(text, separators, &save) : NULL; item && n < MAX_FLAGS;
          item = strtok_r(NULL, separators, &save)) {
-        char *equals = strchr(item, '=');
-        if (!equals) continue;
-        *equals = 0;
         while (*item == '-') item++;
+        char *equals = strchr(item, '=');
+        if (!equals || equals == item) continue;
+        *equals = 0;
         names[n] = item;
         values[n++] = equals + 1;
     }
@@ -263,7 +258,7 @@ static void flags_init(flag_list *f, const pjrt_client *client, int options) {
         f->names[n] = "xla_cpu_enable_fast_min_max";
         f->values[n++] = "false";
     }
-    const char *user = environment("TORCH_TPU_INTERNAL_XLA_OPTIONS");
+    const char *user = environment_text("TORCH_TPU_INTERNAL_XLA_OPTIONS");
     f->environment = user ? mem_strdup(user) : NULL;
     f->set = options ? mem_strdup(exec_options_text(options)) : NULL;
     n = parse_flags(f->environment, ", ", f->names, f->values, n);
@@ -335,7 +330,7 @@ status *runtime_synchronize(int device) {
             first = s;
     }
     mem_free(waiting);
-    return first;
+    return storage_name_holders(first);
 }
 
 void exec_counters_read(exec_counters *out) {

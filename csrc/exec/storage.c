@@ -8,10 +8,11 @@
 storage *storage_list;
 
 /* ---- address ranges: reserved, never backed by memory. A storage's range has the size of its class, so that pointers
- * of distinct storages never overlap; freed ranges are used again last-in first-out. ---- */
+ * of distinct storages never overlap; freed ranges are used again last-in first-out, and when the region is used up the
+ * larger ones are halved. ---- */
 
 #define SMALLEST_CLASS 6 /* 64 bytes */
-#define LARGEST_CLASS 46
+#define LARGEST_CLASS 42 /* 4 TiB, more than any device has; the region holds 16 */
 
 static char *region, *region_next, *region_end;
 static void **free_ranges[LARGEST_CLASS + 1];
@@ -34,6 +35,31 @@ static int class_of(int64_t bytes) {
     return c;
 }
 
+/* Keeps a free range of class c. Without memory to remember it the range is lost, which is only address space. */
+static void keep_range(int c, char *range) {
+    if (free_count[c] == free_capacity[c]) {
+        size_t wanted = free_capacity[c] ? 2 * free_capacity[c] : 64;
+        void **grown = mem_realloc(free_ranges[c], wanted * sizeof *grown);
+        if (!grown) return;
+        free_ranges[c] = grown;
+        free_capacity[c] = wanted;
+    }
+    free_ranges[c][free_count[c]++] = range;
+}
+
+/* The first part of a larger free range; the halves that are left over stay free. NULL: there is none. */
+static char *split_range(int c) {
+    int larger = c + 1;
+    while (larger <= LARGEST_CLASS && !free_count[larger]) larger++;
+    if (larger > LARGEST_CLASS) return NULL;
+    char *range = free_ranges[larger][--free_count[larger]];
+    while (larger > c) {
+        larger--;
+        keep_range(larger, range + ((size_t)1 << larger));
+    }
+    return range;
+}
+
 /* Under the lock. */
 static bool take_address(storage *s) {
     s->address = NULL;
@@ -47,23 +73,17 @@ static bool take_address(storage *s) {
     }
     if (!region && !reserve_region()) return false;
     size_t size = (size_t)1 << c;
-    if ((size_t)(region_end - region_next) < size) return false;
+    if ((size_t)(region_end - region_next) < size) {
+        s->address = split_range(c);
+        return s->address;
+    }
     s->address = region_next;
     region_next += size;
     return true;
 }
 
 static void give_address(storage *s) {
-    if (!s->address) return;
-    int c = s->address_class;
-    if (free_count[c] == free_capacity[c]) {
-        size_t wanted = free_capacity[c] ? 2 * free_capacity[c] : 64;
-        void **grown = mem_realloc(free_ranges[c], wanted * sizeof *grown);
-        if (!grown) return; /* the range is lost: only address space */
-        free_ranges[c] = grown;
-        free_capacity[c] = wanted;
-    }
-    free_ranges[c][free_count[c]++] = s->address;
+    if (s->address) keep_range(s->address_class, s->address);
     s->address = NULL;
 }
 
@@ -211,7 +231,7 @@ static void print_holders(strbuf *out) {
     const storage *largest[HOLDERS] = {NULL};
     int64_t total = 0, n = 0;
     for (const storage *s = storage_list; s; s = s->next) {
-        if (!s->base) continue;
+        if (!s->base || pjrt_buffer_failed(s->base)) continue;
         total += base_type_bytes(&s->type);
         n++;
         int at = HOLDERS;
@@ -220,6 +240,10 @@ static void print_holders(strbuf *out) {
         if (at == HOLDERS) continue;
         memmove(&largest[at + 1], &largest[at], sizeof *largest * (size_t)(HOLDERS - 1 - at));
         largest[at] = s;
+    }
+    if (n == 0) {
+        strbuf_puts(out, "\nNo other tensor's memory is held: use a smaller one");
+        return;
     }
     strbuf_printf(out, "\n%lld tensors' memory is held, %.1f MiB; the largest:", (long long)n,
                   (double)total / (1 << 20));
@@ -375,7 +399,7 @@ static status *download(storage *s, void *data, size_t size) {
     }
     status *result = pjrt_buffer_to_host(b, data, size);
     pjrt_buffer_release(b);
-    return result;
+    return storage_name_holders(result);
 }
 
 status *storage_read_host(storage *s, const geometry *g, void *data) {
@@ -401,5 +425,5 @@ status *storage_wait(storage *s) {
     if (!b) return NULL;
     status *result = pjrt_buffer_wait(b);
     pjrt_buffer_release(b);
-    return result;
+    return storage_name_holders(result);
 }

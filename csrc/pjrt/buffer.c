@@ -75,6 +75,13 @@ bool pjrt_buffer_is_ready(pjrt_buffer *b) {
     return ready;
 }
 
+bool pjrt_buffer_failed(pjrt_buffer *b) {
+    if (!pjrt_buffer_is_ready(b)) return false;
+    status *s = pjrt_buffer_wait(b);
+    status_free(s);
+    return s != NULL;
+}
+
 status *pjrt_buffer_unsafe_pointer(pjrt_buffer *b, void **out) {
     *out = NULL;
     PJRT_Buffer_UnsafePointer_Args args = PJRT_ARGS(PJRT_Buffer_UnsafePointer, .buffer = b->buffer);

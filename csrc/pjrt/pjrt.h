@@ -55,6 +55,7 @@ status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtyp
 status *pjrt_buffer_to_host(pjrt_buffer *b, void *data, size_t size);
 status *pjrt_buffer_wait(pjrt_buffer *b); /* until it is ready, or its error */
 bool pjrt_buffer_is_ready(pjrt_buffer *b);
+bool pjrt_buffer_failed(pjrt_buffer *b); /* known to have no value; doesn't wait */
 status *pjrt_buffer_copy_to_device(pjrt_buffer *b, int device, pjrt_buffer **out);
 pjrt_buffer *pjrt_buffer_retain(pjrt_buffer *b);
 void pjrt_buffer_release(pjrt_buffer *b); /* NULL is fine */

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <string>
 
@@ -189,6 +190,21 @@ PyObject *exchange_device(PyObject * /*module*/, PyObject *device) {
     HANDLE_TH_ERRORS
     const c10::DeviceIndex wanted = device_argument(device);  // a negative one changes nothing
     return PyLong_FromLong(guard().exchangeDevice({kDevice, wanted}).index());
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *settle_threads(PyObject * /*module*/, PyObject * /*none*/) {
+    HANDLE_TH_ERRORS
+    PyThreadState *state = PyEval_SaveThread();
+    std::exception_ptr failed;
+    try {
+        settle_autograd_threads();
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    PyEval_RestoreThread(state);
+    if (failed) std::rethrow_exception(failed);
+    return none();
     END_HANDLE_TH_ERRORS
 }
 
@@ -404,6 +420,8 @@ PyMethodDef methods[] = {
     {"set_device", set_device, METH_O, "(index): makes a device current in this thread."},
     {"exchange_device", exchange_device, METH_O,
      "(index): set_device that returns the previous index; -1 changes nothing."},
+    {"settle_autograd_threads", settle_threads, METH_NOARGS,
+     "Waits until autograd's threads are idle, before the end."},
     {"synchronize", synchronize, METH_O, "(index): waits for everything launched on a device; -1 for the current one."},
     {"default_generator", default_generator, METH_O, "(index): a device's default generator."},
     {"get_eager_mode", get_eager_mode, METH_NOARGS, "0 strict, 1 debug, 2 fused."},

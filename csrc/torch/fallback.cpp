@@ -5,8 +5,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 
 #include "torch/boxed.h"
@@ -22,10 +20,7 @@ struct Silence final : c10::WarningHandler {
 std::mutex counts_mutex;
 std::map<std::string, int64_t> counts;
 
-bool forbidden() {
-    const char *value = std::getenv("TORCH_TPU_CPU_FALLBACK");
-    return value && std::strcmp(value, "0") == 0;
-}
+bool forbidden() { return !environment_flag("TORCH_TPU_CPU_FALLBACK", true); }
 
 // Written although the schema does not say so.
 bool is_hidden_write(const std::string &op, const std::string &argument) {

@@ -47,6 +47,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     c10::Device getDevice() const override { return {kDevice, t_device}; }
     void setDevice(c10::Device d) const override {
         TORCH_CHECK(d.type() == kDevice, "expected a device of type tpu, got ", d);
+        note_worker_thread();  // autograd's threads begin by setting their device
         if (d.index() != t_device) t_device = checked_device_index(d.index());
     }
     void uncheckedSetDevice(c10::Device d) const noexcept override {

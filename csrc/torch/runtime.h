@@ -24,6 +24,13 @@ void storage_resize_bytes(const c10::Storage &s, size_t bytes);
 void check_not_forked();
 bool in_bad_fork() noexcept;
 
+// ---- autograd's threads (autograd.cpp) ----
+// Says that a thread other than the first uses the device.
+void note_worker_thread() noexcept;
+// Returns when autograd's threads have dropped the tasks they have run, or after some seconds. Called without the
+// interpreter's lock when the interpreter begins to end.
+void settle_autograd_threads();
+
 // ---- attention (attention.cpp) ----
 // Whether this thread records programs for a TPU that is not attached; returns what it was.
 bool attention_set_ahead(bool ahead);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 extern "C" {
+#include "base/environment.h"
 #include "exec/exec.h"
 }
 

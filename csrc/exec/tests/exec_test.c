@@ -210,6 +210,29 @@ static void test_resize_and_retype(void) {
     storage_destroy(bytes.storage);
 }
 
+/* Storages of 4 TiB take the whole region; when they are gone, small ones live where they were. */
+static void test_addresses(void) {
+    enum { MOST = 64, SMALL = 100 };
+    storage *large[MOST], *small[SMALL];
+    int n = 0;
+    CHECK(storage_create(((int64_t)1 << 42) + 1, 0) == NULL);
+    while (n < MOST && (large[n] = storage_create((int64_t)1 << 42, 0))) n++;
+    CHECK(n > 0 && n < MOST);
+    int64_t distance = 0;
+    CHECK(storage_find((char *)storage_address(large[0]) + 7, &distance) == large[0] && distance == 7);
+    for (int i = 0; i < n; i++) storage_destroy(large[i]);
+    for (int i = 0; i < SMALL; i++) {
+        small[i] = storage_create((int64_t)1 << (20 + i % 20), 0);
+        CHECK(small[i] != NULL);
+    }
+    for (int i = 0; i < SMALL; i++) {
+        char *last = (char *)storage_address(small[i]) + storage_bytes(small[i]) - 1;
+        CHECK(storage_find(storage_address(small[i]), &distance) == small[i]);
+        CHECK(storage_find(last, &distance) == small[i]);
+    }
+    for (int i = 0; i < SMALL; i++) storage_destroy(small[i]);
+}
+
 static void test_errors(void) {
     core_tensor x = floats(2, 2, 0, 1), beyond;
     view(&x, &beyond, 1, 2, 1, 2);
@@ -373,6 +396,7 @@ int main(void) {
     test_random();
     test_in_place();
     test_resize_and_retype();
+    test_addresses();
     test_errors();
     test_no_memory();
     test_threads(2);

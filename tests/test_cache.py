@@ -1,0 +1,84 @@
+"""The directory of compiled programs: whatever lies there, results are right and nothing hangs."""
+
+import os
+import pathlib
+
+import pytest
+from helpers import ON_CPU, child
+
+pytestmark = pytest.mark.skipif(ON_CPU, reason="the cache of compiled programs")
+
+CODE = """
+import torch
+values = [(torch.arange(float(n), device="tpu") * 2).sum().item() for n in range(1, 21)]
+print(values == [float(n * (n - 1)) for n in range(1, 21)], torch.tpu.diagnostics()["compiles"])
+"""
+
+
+def run(directory):
+    """The number of programs that had to be compiled."""
+    done = child(CODE, TORCH_TPU_CACHE_DIR=str(directory), timeout=60)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    right, compiles = done.stdout.split()
+    assert right == "True"
+    return int(compiles)
+
+
+def replace_by_fifo(entry: pathlib.Path):
+    entry.unlink()
+    os.mkfifo(entry)
+
+
+def replace_by_directory(entry: pathlib.Path):
+    entry.unlink()
+    entry.mkdir()
+
+
+def replace_by_dangling_link(entry: pathlib.Path):
+    entry.unlink()
+    entry.symlink_to("nowhere")
+
+
+def flip(at):
+    def damage(entry: pathlib.Path):
+        data = bytearray(entry.read_bytes())
+        data[at] ^= 0x10
+        entry.write_bytes(data)
+
+    return damage
+
+
+def exchange(entry: pathlib.Path):
+    """A whole, undamaged entry of another program."""
+    others = sorted(p for p in entry.parent.glob("*.xla") if p != entry)
+    entry.write_bytes(others[0].read_bytes())
+
+
+DAMAGE = {
+    "emptied": lambda entry: entry.write_bytes(b""),
+    "truncated": lambda entry: entry.write_bytes(entry.read_bytes()[:-7]),
+    "header cut": lambda entry: entry.write_bytes(entry.read_bytes()[:20]),
+    "longer": lambda entry: entry.write_bytes(entry.read_bytes() + b"x"),
+    "header flipped": flip(9),
+    "first byte flipped": flip(0),
+    "last byte flipped": flip(-1),
+    "noise": lambda entry: entry.write_bytes(os.urandom(4096)),
+    "another program": exchange,
+    "unreadable": lambda entry: entry.chmod(0),
+    "fifo": replace_by_fifo,
+    "directory": replace_by_directory,
+    "dangling link": replace_by_dangling_link,
+}
+
+
+def test_damaged_entries(tmp_path):
+    assert run(tmp_path) > 2 * len(DAMAGE) and run(tmp_path) == 0
+    entries = sorted(tmp_path.glob("*.xla"))[: len(DAMAGE)]
+    for damage, entry in zip(DAMAGE.values(), entries, strict=True):
+        damage(entry)
+    readable = sum(entry.lstat().st_mode & 0o777 == 0 and os.access(entry, os.R_OK) for entry in entries)
+    assert run(tmp_path) == len(DAMAGE) - readable  # the superuser reads what nobody may
+
+
+def test_directory_that_cannot_be():
+    assert run("/dev/null/below") > 0
