@@ -43,3 +43,11 @@ generated(
 )
 """
     assert warned_lines(tmp_path, text) == [("/script.py", 5), ("/script.py", 7)]
+
+
+def test_variables_that_mean_nothing(tmp_path):
+    """The line that imports torch, past the import system's frames."""
+    (tmp_path / "imported.py").write_text("import os\n\nimport torch\n")
+    text = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\ndef f():\n    import imported\nf()\n"
+    for name in ("TORCH_TPU_DEFER_AND_FUSE", "TORCH_TPU_LAUNCH_BLOCKING", "TORCH_TPU_ENABLE_DEBUG_CHECKS"):
+        assert warned_lines(tmp_path, text, **{name: "maybe"}) == [("/imported.py", 3)], name

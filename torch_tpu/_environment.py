@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from typing import NamedTuple
+
+from torch_tpu import _frames
 
 
 class Variable(NamedTuple):
@@ -98,7 +98,7 @@ def check() -> None:
         value = text(variable.name)
         wrong = _wrong(variable.kind, value) if value else None
         if wrong:
-            warnings.warn(f"{variable.name}={value} {wrong}: it is ignored", stacklevel=_users_level())
+            _frames.warn(f"{variable.name}={value} {wrong}: it is ignored")
 
 
 _SET = ("1", "true", "yes", "on")
@@ -124,20 +124,6 @@ def is_directory_for_writing(path: str) -> bool:
     except OSError:
         return False
     return os.access(path, os.W_OK | os.X_OK)
-
-
-def _users_level() -> int:
-    """The ``stacklevel`` for the caller's ``warnings.warn`` that names the line which imports torch or this package."""
-    import torch
-
-    ours = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__))
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back:
-        importing = frame.f_code.co_filename.startswith("<frozen importlib")  # frames that warnings do not count
-        if not importing and not frame.f_code.co_filename.startswith(ours):
-            break
-        level, frame = level + (not importing), frame.f_back
-    return level
 
 
 def markdown() -> str:
