@@ -181,3 +181,43 @@ def test_memory_is_given_back():
     gc.collect()
     module.synchronize()
     assert module.memory_allocated() - before < 256 * 256 * 4
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Converting mask:UserWarning", "ignore:The PyTorch API of nested tensors:UserWarning"
+)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("masked", ["", "padding", "causal", "both"])
+def test_attention_modules_in_inference(batch_first, norm_first, masked):
+    """Without gradients these modules call operators of their own, which no other module does."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16) if batch_first else torch.randn(5, 2, 16)
+    padding = torch.zeros(2, 5, dtype=torch.bool)
+    padding[0, 3:] = True
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    padding, causal = (
+        padding if masked in ("padding", "both") else None,
+        causal if masked in ("causal", "both") else None,
+    )
+    layer = nn.TransformerEncoderLayer(
+        16, 2, 32, batch_first=batch_first, norm_first=norm_first, activation="gelu" if norm_first else "relu"
+    )
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first and batch_first)
+    attention = nn.MultiheadAttention(16, 4, batch_first=batch_first)
+    on_cpu = 0 if ON_CPU else torch.tpu.diagnostics()["cpu_fallbacks"]
+    with torch.no_grad():
+        # On the CPU a nested tensor leaves out what is padding; here it is computed, and of no use to anybody.
+        kept = torch.ones(2, 5, dtype=torch.bool) if padding is None else ~padding
+        kept = kept if batch_first else kept.t()
+        modules = [m.eval() for m in (encoder, layer, attention)]
+        for one in (False, True):
+            want = [modules[0](x, src_key_padding_mask=padding, mask=causal), modules[1](x, src_mask=causal)]
+            want += modules[2](x, x, x, key_padding_mask=padding, attn_mask=causal, average_attn_weights=one)
+            x_, padding_, causal_ = up([x, padding, causal])
+            on_device = [copy.deepcopy(m).to(DEVICE) for m in modules]
+            got = [on_device[0](x_, src_key_padding_mask=padding_, mask=causal_), on_device[1](x_, src_mask=causal_)]
+            got += on_device[2](x_, x_, x_, key_padding_mask=padding_, attn_mask=causal_, average_attn_weights=one)
+            assert ON_CPU or torch.tpu.diagnostics()["cpu_fallbacks"] == on_cpu
+            same(got[0].cpu()[kept].to(DEVICE), want[0][kept], "encoder", rtol=1e-4, atol=1e-5)
+            same(got[1:], want[1:], "layer and attention", rtol=1e-4, atol=1e-5)

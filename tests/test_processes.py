@@ -242,7 +242,7 @@ def test_environment_that_means_nothing_is_named():
         "TORCH_TPU_DEFER_AND_FUSE": ("2",),
         "TORCH_TPU_LAUNCH_BLOCKING": ("-1",),
         "TORCH_TPU_ENABLE_DEBUG_CHECKS": ("all",),
-        "TORCH_TPU_INTERNAL_XLA_OPTIONS": ("nonsense", "=1", "a=1,b"),
+        "TORCH_TPU_INTERNAL_XLA_OPTIONS": ("nonsense", "=1", "-,--="),
         "TORCH_TPU_DUMP_DIR": ("/proc/x", "/dev/null"),
     }
     code = "import torch; print(torch.ones(2, device='tpu').sum().item(), torch.tpu.device_count())"

@@ -41,7 +41,7 @@ CPU_REASONS = {
     **dict.fromkeys(["_to_dense", "to_mkldnn", "*compressed*"], SPARSE),
     **dict.fromkeys(["*_mps*", "mps_*", "lstm_mps*", "*cudnn*", "*miopen*", "_triton*", "_flash_attention*"], OTHERS),
     **dict.fromkeys(["_efficient_attention*", "_scaled_grouped*", "_scaled_mm*", "_mixed_dtypes*"], OTHERS),
-    **dict.fromkeys(["_native_multi_head*", "_transform*", "_empty_*affine*", "_scaled_dot*", "*philox*"], OTHERS),
+    **dict.fromkeys(["_empty_*affine*", "_scaled_dot*", "*philox*"], OTHERS),
     **dict.fromkeys(["equal", "is_set_to", "_local_scalar*", "_copy_from*", "_fused_sdp*", "_make_dep*"], HOST),
     **dict.fromkeys(["from_file", "*_assert_async*"], HOST),
     "hash_tensor*": "a checksum of the bits in memory",

@@ -51,3 +51,98 @@ def embedding_bag_backward(
         per_sample_weights,
         padding_idx,
     )
+
+
+# ---- what nn.MultiheadAttention and nn.TransformerEncoderLayer call in inference. Their formulas are those of the
+# modules (A. Vaswani et al., Attention Is All You Need, 2017). A mask says what not to attend to; as on the CPU, one of
+# numbers is taken as whether they differ from zero. ----
+
+
+def split_heads(x: torch.Tensor, num_heads: int) -> torch.Tensor:
+    batch, length, width = x.shape
+    return x.reshape(batch, length, num_heads, width // num_heads).transpose(1, 2)
+
+
+@register(torch.ops.aten._transform_bias_rescale_qkv.default)
+def transform_bias_rescale_qkv(qkv: torch.Tensor, qkv_bias: torch.Tensor, num_heads: int) -> tuple[torch.Tensor, ...]:
+    q, k, v = (split_heads(x, num_heads) for x in (qkv + qkv_bias).chunk(3, dim=-1))
+    return (q / q.shape[-1] ** 0.5).contiguous(), k.contiguous(), v.contiguous()
+
+
+@register(torch.ops.aten._native_multi_head_attention.default)
+def native_multi_head_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    projections = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    q, k, v = (split_heads(torch.nn.functional.linear(x, w, b), num_head) for x, w, b in projections)
+    scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)
+    if mask is None:
+        weights = torch.softmax(scores, -1)
+    else:
+        weights = torch.ops.aten._masked_softmax(scores, mask.to(torch.bool), 3, mask_type)
+    joined = (weights @ v).transpose(1, 2).reshape(query.shape[0], query.shape[1], embed_dim)
+    out = torch.nn.functional.linear(joined, proj_weight, proj_bias)
+    if not need_weights:
+        return out, None
+    return out, weights.mean(1) if average_attn_weights else weights
+
+
+@register(torch.ops.aten._transformer_encoder_layer_fwd.default)
+def transformer_encoder_layer(
+    src: torch.Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: torch.Tensor,
+    norm_bias_1: torch.Tensor,
+    norm_weight_2: torch.Tensor,
+    norm_bias_2: torch.Tensor,
+    ffn_weight_1: torch.Tensor,
+    ffn_bias_1: torch.Tensor,
+    ffn_weight_2: torch.Tensor,
+    ffn_bias_2: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    mask_type: int | None = None,
+) -> torch.Tensor:
+    functional = torch.nn.functional
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        projections = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+        return native_multi_head_attention(
+            x, x, x, embed_dim, num_heads, *projections, mask, need_weights=False, mask_type=mask_type
+        )[0]
+
+    def feed_forward(x: torch.Tensor) -> torch.Tensor:
+        hidden = functional.linear(x, ffn_weight_1, ffn_bias_1)
+        hidden = functional.gelu(hidden) if use_gelu else functional.relu(hidden)
+        return functional.linear(hidden, ffn_weight_2, ffn_bias_2)
+
+    def norm_1(x: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def norm_2(x: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = src + attend(norm_1(src))
+        return x + feed_forward(norm_2(x))
+    x = norm_1(src + attend(src))
+    return norm_2(x + feed_forward(x))

@@ -24,6 +24,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
             at::empty_like(grad_hy, at::MemoryFormat::Contiguous), bias(), bias()};
 }
 
+// ---- the inference forms of attention modules ----
+
+std::tuple<at::Tensor, at::Tensor> native_multi_head_attention(
+    const at::Tensor &query, const at::Tensor &key, const at::Tensor & /*value*/, int64_t embed_dim, int64_t num_head,
+    const at::Tensor & /*qkv_weight*/, const at::Tensor & /*qkv_bias*/, const at::Tensor & /*proj_weight*/,
+    const at::Tensor & /*proj_bias*/, const std::optional<at::Tensor> & /*mask*/, bool need_weights,
+    bool average_attn_weights, std::optional<int64_t> /*mask_type*/) {
+    const int64_t batch = query.size(0), targets = query.size(1), sources = key.size(1);
+    at::Tensor weights;
+    if (need_weights)
+        weights = average_attn_weights ? query.new_empty({batch, targets, sources})
+                                       : query.new_empty({batch, num_head, targets, sources});
+    return {query.new_empty({batch, targets, embed_dim}), weights};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> transform_bias_rescale_qkv(const at::Tensor &qkv,
+                                                                          const at::Tensor & /*qkv_bias*/,
+                                                                          int64_t num_heads) {
+    TORCH_CHECK(qkv.dim() == 3 && num_heads > 0 && qkv.size(2) % (3 * num_heads) == 0,
+                "_transform_bias_rescale_qkv: qkv must be (batch, length, 3 * embed_dim) with embed_dim divisible by ",
+                num_heads, " heads, got ", qkv.sizes());
+    auto part = [&] { return qkv.new_empty({qkv.size(0), num_heads, qkv.size(1), qkv.size(2) / (3 * num_heads)}); };
+    return {part(), part(), part()};
+}
+
 // ---- batch normalisation in parts, for statistics gathered over devices ----
 
 // Statistics are in the type that the CPU would sum in: float32 for halves.
@@ -197,6 +222,7 @@ constexpr Rule kRules[] = {
     {"fake_quantize_per_tensor_affine_cachemask", {{{0, As::Same}, {0, As::Mask}, kNone}}},
     {"fake_quantize_per_channel_affine_cachemask", {{{0, As::Same}, {0, As::Mask}, kNone}}},
     {"_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", {{{0, As::Same}, {0, As::Mask}, kNone}}},
+    {"_transformer_encoder_layer_fwd", {{{0, As::Same}, kNone, kNone}}},
     {"_fake_quantize_learnable_per_tensor_affine", {{{0, As::Same}, kNone, kNone}}},
     {"_fake_quantize_learnable_per_channel_affine", {{{0, As::Same}, kNone, kNone}}},
     {"_fake_quantize_learnable_per_tensor_affine_backward", {{{1, As::Same}, {2, As::Single}, {3, As::Single}}}},
@@ -230,6 +256,8 @@ void register_meta() {
     aten->impl("batch_norm_backward_reduce", batch_norm_backward_reduce);
     aten->impl("batch_norm_gather_stats", batch_norm_gather_stats<int64_t>);
     aten->impl("batch_norm_gather_stats_with_counts", batch_norm_gather_stats<const at::Tensor &>);
+    aten->impl("_native_multi_head_attention", native_multi_head_attention);
+    aten->impl("_transform_bias_rescale_qkv", transform_bias_rescale_qkv);
     aten->impl("geqrf", geqrf);
     aten->impl("histogram.bin_ct", histogram_of_count);
     aten->impl("histogram.bins_tensor", histogram_of_edges);
