@@ -106,7 +106,15 @@ OUTSIDE = dict(
         torch.ones(4, dtype=torch.bool, device=d), torch.ones(2, device=d)
     ),
     singular_values=lambda d: torch.linalg.svdvals(torch.full((2, 2), float("nan"), device=d)),
+    eigenvalues=lambda d: torch.linalg.eigh(torch.full((3, 3), float("nan"), device=d)),
     one_hot=lambda d: F.one_hot(torch.tensor([0, -1], device=d), 3),
+    floor_divide=lambda d: torch.tensor([1, 2], device=d) // torch.tensor([1, 0], device=d),
+    floor_divide_number=lambda d: torch.tensor([1, 2], device=d) // 0,
+    floor_divide_written=lambda d: torch.tensor([1, 2], device=d).floor_divide_(torch.tensor([1, 0], device=d)),
+    remainder=lambda d: torch.tensor([1, 2], device=d) % torch.tensor([0, 1], device=d),
+    remainder_of_number=lambda d: 5 % torch.tensor([0, 1], device=d),
+    fmod=lambda d: torch.fmod(torch.tensor([1, 2], device=d), torch.tensor(0, device=d)),
+    truncated=lambda d: torch.div(torch.tensor([1], device=d), torch.tensor([0], device=d), rounding_mode="trunc"),
 )
 
 

@@ -76,3 +76,30 @@ def test_strides(name, layout, backward):
         results.append(torch.autograd.grad((y * y).sum(), x)[0] if backward else y)
     want, got = results
     assert (got.shape, got.stride()) == (want.shape, want.stride())
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="without MKL the CPU lays transforms out differently")
+@pytest.mark.parametrize(
+    "name", ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "rfftn", "irfftn", "fft", "rfft", "irfft")
+)
+def test_strides_of_transforms(name):
+    """Dimensions that are not transformed come first, by falling strides of the operand, then the transformed ones."""
+    transform = getattr(torch.fft, name)
+    for shape in ((3, 8), (2, 3, 8), (4, 2, 3, 6)):
+        for order in (range(len(shape)), reversed(range(len(shape))), (*range(1, len(shape)), 0)):
+            data = torch.randn(shape, generator=torch.Generator().manual_seed(0)).permute(*order)
+            if name.startswith("i"):
+                data = data.to(torch.complex64)
+            for dim in (0, -1) if name.endswith("t") else ((0,), (0, 1), (1, 0), (-1, 0), (-2, -1)):
+                x = torch.empty_strided(data.shape, data.stride(), dtype=data.dtype, device=DEVICE).copy_(data)
+                want, got = transform(data, dim=dim, norm="ortho"), transform(x, dim=dim, norm="ortho")
+                assert (got.shape, got.stride()) == (want.shape, want.stride()), (shape, data.stride(), dim)
+                torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:aten.*runs on the CPU")
+def test_strides_of_a_result_with_gaps():
+    a, b = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.ones(5, 2)
+    want, got = torch.linalg.lstsq(a, b).solution, torch.linalg.lstsq(a.to(DEVICE), b.to(DEVICE)).solution
+    assert (got.shape, got.stride()) == (want.shape, want.stride())
+    torch.testing.assert_close(got.cpu(), want)

@@ -116,6 +116,23 @@ constexpr const char *kDomains[] = {
     "aten::_ctc_loss",
 };
 
+// Those that the CPU refuses for a divisor of zero when all operands are integers.
+constexpr const char *kDivisions[] = {
+    "aten::floor_divide",     "aten::floor_divide.Scalar", "aten::div.Tensor_mode",         "aten::div.Scalar_mode",
+    "aten::remainder.Tensor", "aten::remainder.Scalar",    "aten::remainder.Scalar_Tensor", "aten::fmod.Tensor",
+    "aten::fmod.Scalar",
+};
+
+bool is_integral(const c10::IValue *value) {
+    if (value->isTensor()) return at::isIntegralType(value->toTensor().scalar_type(), true);
+    return value->isInt() || value->isBool();
+}
+
+void check_divisor(const OperatorPlan &plan, const c10::IValue *values) {
+    if (is_integral(argument_of(plan, values, 0)) && is_integral(argument_of(plan, values, 1)))
+        raise_as_on_cpu(plan, values);
+}
+
 }  // namespace
 
 void check_indices(const OperatorPlan &plan, const c10::IValue *values) {
@@ -127,6 +144,8 @@ void check_indices(const OperatorPlan &plan, const c10::IValue *values) {
         if (std::strcmp(name, listed) == 0) return check_list(plan, values);
     for (const char *domain : kDomains)
         if (std::strcmp(name, domain) == 0) return raise_as_on_cpu(plan, values);
+    for (const char *division : kDivisions)
+        if (std::strcmp(name, division) == 0) return check_divisor(plan, values);
     for (const char *loss : {"aten::nll_loss_forward", "aten::nll_loss2d_forward"})
         if (std::strcmp(name, loss) == 0) return check_classes(plan, values);
 }

@@ -1,10 +1,12 @@
 // Operators with neither a row nor a decomposition run PyTorch's CPU kernel on copies, with one warning each.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/resize_native.h>
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "torch/boxed.h"
@@ -74,6 +76,24 @@ at::Generator host_generator(GeneratorState state) {
     return at::make_generator<at::CPUGeneratorImpl>(state.seed ^ (state.offset * 0x9E3779B97F4A7C15ull));
 }
 
+// The sizes and strides of `host`, gaps between elements included; elements that share a place get their own.
+void resize_as(const at::Tensor &t, const at::Tensor &host) {
+    const auto strides = host.strides();
+    t.resize_(host.sizes());
+    if (host.numel() == 0 || std::find(strides.begin(), strides.end(), 0) != strides.end()) return;
+    int64_t last = 0;
+    for (int64_t d = 0; d < host.dim(); d++) last += (host.size(d) - 1) * strides[d];
+    t.resize_({last + 1});
+    t.as_strided_(host.sizes(), strides);
+}
+
+at::Tensor to_device(const at::Tensor &host, at::Device device) {
+    if (host.is_non_overlapping_and_dense()) return host.to(device);
+    at::Tensor t = at::empty({0}, host.options().device(device));
+    resize_as(t, host);
+    return t.copy_(host);
+}
+
 void write_back(const c10::IValue &target, const c10::IValue &host) {
     std::vector<at::Tensor> sources;
     each_tensor(host, [&](const at::Tensor &t) { sources.push_back(t); });
@@ -81,10 +101,7 @@ void write_back(const c10::IValue &target, const c10::IValue &host) {
     each_tensor(target, [&](const at::Tensor &t) {
         const at::Tensor &source = sources[i++];
         if (!is_tpu(t)) return;
-        if (t.sizes() != source.sizes()) {
-            t.resize_(source.sizes());
-            if (source.is_non_overlapping_and_dense()) t.as_strided_(source.sizes(), source.strides());
-        }
+        if (t.sizes() != source.sizes()) resize_as(t, source);
         t.copy_(source);
     });
 }
@@ -164,8 +181,9 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
     torch::jit::drop(*stack, plan.stack_size);
     for (size_t k = 0; k < returned.size(); k++) {
         int alias = plan.returns[k].argument;
-        stack->push_back(alias >= 0 ? arguments[alias]
-                                    : map_tensors(returned[k], [&](const at::Tensor &t) { return t.to(device); }));
+        stack->push_back(alias >= 0 ? arguments[alias] : map_tensors(returned[k], [&](const at::Tensor &t) {
+            return to_device(t, device);
+        }));
     }
 }
 

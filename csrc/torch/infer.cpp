@@ -108,40 +108,6 @@ std::vector<c10::IValue> meta_arguments(const OperatorPlan &plan, const c10::IVa
     return arguments;
 }
 
-// Results that the CPU's kernels lay out as these arguments suggest and the meta kernels do not.
-struct Layout {
-    const char *name;
-    int first, second;  // arguments; -1: none
-    enum { Suggested, Contiguous } rule;
-};
-
-constexpr Layout kLayouts[] = {
-    {"aten::convolution", 0, 1, Layout::Suggested},
-    {"aten::convolution_overrideable", 0, 1, Layout::Suggested},
-    {"aten::convolution_backward", 1, 2, Layout::Suggested},
-    {"aten::convolution_backward_overrideable", 1, 2, Layout::Suggested},
-    {"aten::reflection_pad2d", 0, -1, Layout::Suggested},
-    {"aten::reflection_pad2d_backward", 1, -1, Layout::Suggested},
-    {"aten::replication_pad2d", 0, -1, Layout::Suggested},
-    {"aten::replication_pad2d_backward", 1, -1, Layout::Suggested},
-    {"aten::pixel_shuffle", 0, -1, Layout::Suggested},
-    {"aten::pixel_unshuffle", 0, -1, Layout::Suggested},
-    {"aten::channel_shuffle", 0, -1, Layout::Suggested},
-    {"aten::native_channel_shuffle", 0, -1, Layout::Suggested},
-    {"aten::native_group_norm_backward", 1, -1, Layout::Suggested},
-    {"aten::native_batch_norm", 0, -1, Layout::Suggested},
-    {"aten::_native_batch_norm_legit", 0, -1, Layout::Suggested},
-    {"aten::_native_batch_norm_legit.no_stats", 0, -1, Layout::Suggested},
-    {"aten::_native_batch_norm_legit_functional", 0, -1, Layout::Suggested},
-    {"aten::_native_batch_norm_legit_no_training", 0, -1, Layout::Suggested},
-    {"aten::_batch_norm_with_update", 0, -1, Layout::Suggested},
-    {"aten::_batch_norm_no_update", 0, -1, Layout::Suggested},
-    {"aten::native_batch_norm_backward", 1, -1, Layout::Suggested},
-    {"aten::roll", 0, -1, Layout::Suggested},
-    {"aten::max_unpool2d", 0, -1, Layout::Suggested},
-    {"aten::glu_backward", 1, -1, Layout::Contiguous},
-};
-
 // Beside the structured operators: an empty out= tensor gets the strides of the result with its shape.
 constexpr const char *kOutHasStrides[] = {
     "aten::linalg_solve_triangular",
@@ -153,12 +119,6 @@ constexpr const char *kOutHasStrides[] = {
 bool out_has_strides(const OperatorPlan &plan, bool was_empty) {
     return plan.structured || (was_empty && std::find(std::begin(kOutHasStrides), std::end(kOutHasStrides),
                                                       plan.name) != std::end(kOutHasStrides));
-}
-
-const Layout *layout_of(const std::string &name) {
-    for (const Layout &layout : kLayouts)
-        if (name == layout.name) return &layout;
-    return nullptr;
 }
 
 // PyTorch's metadata of an LSTM cell needs biases: hidden and cell state, and the gates for the backward.
@@ -204,23 +164,6 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
     if (out_has_strides(plan, was_empty) && inferred.is_non_overlapping_and_dense())
         target.as_strided_(inferred.sizes(), inferred.strides());
     resized = true;
-}
-
-at::Tensor Frame::laid_out(const at::Tensor &inferred, int k) const {
-    // Without a batch there is one loss, as a number; the meta kernel says a vector.
-    if (k == 0 && plan.name == "aten::multilabel_margin_loss_forward" && values[0].toTensor().dim() < 2)
-        return inferred.new_empty({});
-    const Layout *layout = layout_of(plan.name);
-    if (!layout || !inferred.defined() || inferred.dim() < 4) return inferred;
-    if (layout->rule == Layout::Contiguous) return at::empty_like(inferred, at::MemoryFormat::Contiguous);
-    const bool convolution = layout->second >= 0;
-    if (convolution ? inferred.scalar_type() == at::kDouble : k > 0) return inferred;
-    const at::MemoryFormat wanted =
-        inferred.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
-    for (int i : {layout->first, layout->second})
-        if (i >= 0 && values[i].isTensor() && values[i].toTensor().suggest_memory_format() == wanted)
-            return at::empty_like(inferred, wanted);
-    return convolution ? inferred : at::empty_like(inferred, at::MemoryFormat::Contiguous);
 }
 
 // arguments: the meta tensors after the call (written ones have their new shapes); returned: what the call returned.
