@@ -179,9 +179,7 @@ static bool put_node(entry *e, variant *v, const scan *s, const call *c) {
     return place != NULL;
 }
 
-static size_t default_limit(void) {
-    return (size_t)environment_count("TORCH_TPU_FUSED_NODES", 1024);
-}
+static size_t default_limit(void) { return (size_t)environment_count("TORCH_TPU_FUSED_NODES", 1024); }
 
 /* Takes back what a call that could not be recorded has appended. */
 typedef struct mark {

@@ -222,7 +222,8 @@ hlo_value hlo_compare(hlo_builder *b, hlo_direction d, hlo_value x, hlo_value y)
 X(eq, EQ)
 X(ne, NE)
 X(ge, GE)
-X(gt, GT) X(le, LE) X(lt, LT)
+X(gt, GT)
+X(le, LE) X(lt, LT)
 #undef X
 
     hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false) {

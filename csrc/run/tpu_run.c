@@ -81,13 +81,24 @@ static const struct option options[] = {{"plugin", required_argument, NULL, PLUG
                                         {"version", no_argument, NULL, VERSION},
                                         {0}};
 
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool add_input(command *c, char *text) {
+    if (strchr(text, '=') || ends_with(text, ".safetensors")) return add_file("input", c->inputs, &c->n_inputs, text);
+    fprintf(stderr, "tpu-run: --input %s: expected NAME=FILE.npy or FILE.safetensors\n", text);
+    return false;
+}
+
 static bool read_option(command *c, int option, char *text) {
     long number;
     switch (option) {
         case PLUGIN:
             return setenv("TORCH_TPU_PJRT_PLUGIN", text, 1) == 0; /* the runtime's choice */
         case INPUT:
-            return add_file("input", c->inputs, &c->n_inputs, text);
+            return add_input(c, text);
         case OUTPUT:
             return add_file("output", c->outputs, &c->n_outputs, text);
         case PROGRAM:
@@ -133,11 +144,6 @@ static int read_command(command *c, int argc, char **argv) {
     }
     c->folder = argv[optind];
     return -1;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* ---- inputs ---- */
@@ -186,8 +192,6 @@ static status *read_input(input_set *set, const artefact *a, char *text, int slo
                                  "input %s: %s", text, equals + 1));
         return add_array(set, text, &array);
     }
-    if (!ends_with(text, ".safetensors"))
-        return status_new(STATUS_VALUE, "--input %s: expected NAME=FILE.npy or FILE.safetensors", text);
     STATUS_TRY(safetensors_open(text, &set->containers[slot]));
     const safetensors *s = set->containers[slot];
     for (int i = 0; i < safetensors_count(s); i++)
@@ -265,20 +269,19 @@ static status *choose_program(const artefact *a, const input_set *set, const com
         *out = c->program >= 0 ? (int)c->program : 0;
         return check_inputs(artefact_program_at(a, *out), set, c->zeros);
     }
-    status *first = NULL;
-    for (int i = 0; i < n; i++) {
+    strbuf why;
+    strbuf_init(&why);
+    bool found = false;
+    for (int i = 0; i < n && !found; i++) {
         status *s = check_inputs(artefact_program_at(a, i), set, c->zeros);
-        if (!s) {
-            status_free(first);
-            *out = i;
-            return NULL;
-        }
-        if (first)
-            status_free(s);
-        else
-            first = s;
+        found = !s;
+        *out = i;
+        if (s) strbuf_printf(&why, "\n  program %d: %s", i, status_message(s));
+        status_free(s);
     }
-    return status_prefix(first, "none of the %d programs fits, the first because", n);
+    status *s = found ? NULL : status_new(STATUS_VALUE, "none of the %d programs fits:%s", n, strbuf_text(&why));
+    strbuf_free(&why);
+    return s;
 }
 
 /* ---- outputs ---- */

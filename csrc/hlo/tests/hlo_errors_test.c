@@ -64,10 +64,11 @@ static void test_elementwise(void) {
     X(abs)
     X(cbrt)
     X(ceil)
-    X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite) X(log)
-        X(log_plus_one) X(logistic) X(negate) X(popcnt) X(round_nearest_afz) X(round_nearest_even) X(rsqrt) X(sign)
-            X(sine) X(sqrt) X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh)
-                X(digamma) X(erf) X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh)
+    X(cosine)
+    X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite) X(log) X(log_plus_one)
+        X(logistic) X(negate) X(popcnt) X(round_nearest_afz) X(round_nearest_even) X(rsqrt) X(sign) X(sine) X(sqrt)
+            X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh) X(digamma) X(erf)
+                X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh)
 #undef X
                     REFUSED(TYPE, "stablehlo.not: operand 0, f32[2,3]", hlo_not(b, f));
     REFUSED(TYPE, "chlo.erf: operand 0, complex<f32>[2]", hlo_erf(b, z));
@@ -75,7 +76,8 @@ static void test_elementwise(void) {
     X(add)
     X(atan2)
     X(complex)
-    X(divide) X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after) X(polygamma) X(zeta)
+    X(divide)
+    X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after) X(polygamma) X(zeta)
 #undef X
 #define X(name) REFUSED(TYPE, #name ": operand 0, f32[2,3]", hlo_##name(b, f, f));
         X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
@@ -332,7 +334,8 @@ static void test_null_operands(void) {
     X(eq)
     X(ne)
     X(ge)
-    X(gt) X(le) X(lt)
+    X(gt)
+    X(le) X(lt)
 #undef X
         hlo_window w;
     hlo_window_init(&w, 2);
