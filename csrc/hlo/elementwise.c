@@ -219,11 +219,9 @@ hlo_value hlo_compare(hlo_builder *b, hlo_direction d, hlo_value x, hlo_value y)
 
 #define X(name, D) \
     hlo_value hlo_##name(hlo_builder *b, hlo_value x, hlo_value y) { return hlo_compare(b, HLO_##D, x, y); }
-X(eq, EQ)
-X(ne, NE)
-X(ge, GE)
-X(gt, GT)
-X(le, LE) X(lt, LT)
+/* clang-format off */
+X(eq, EQ) X(ne, NE) X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
+/* clang-format on */
 #undef X
 
     hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false) {

@@ -70,28 +70,18 @@ hlo_value hlo_max_value(hlo_builder *b, dtype t); /* rank 0: +inf, or the larges
 hlo_value hlo_iota(hlo_builder *b, dtype t, int rank, const int64_t *dims, int dimension);
 
 /* ---- elementwise: operation name is what StableHLO (or CHLO, the second list) calls it ---- */
-#define HLO_UNARY_TABLE(X)                                                                                         \
-    X(abs)                                                                                                         \
-    X(cbrt)                                                                                                        \
-    X(ceil)                                                                                                        \
-    X(cosine)                                                                                                      \
-    X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(imag) X(is_finite) X(log)            \
-        X(log_plus_one) X(logistic) X(negate) X(not ) X(popcnt) X(real) X(round_nearest_afz) X(round_nearest_even) \
-            X(rsqrt) X(sign) X(sine) X(sqrt) X(tan) X(tanh)
-#define HLO_CHLO_UNARY_TABLE(X)                                                                                 \
-    X(acos)                                                                                                     \
-    X(acosh)                                                                                                    \
-    X(asin)                                                                                                     \
-    X(asinh)                                                                                                    \
-    X(atan) X(atanh) X(bessel_i1e) X(conj) X(cosh) X(digamma) X(erf) X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) \
-        X(is_pos_inf) X(lgamma) X(sinh) X(square)
-#define HLO_BINARY_TABLE(X)                                                                                         \
-    X(add)                                                                                                          \
-    X(and)                                                                                                          \
-    X(atan2)                                                                                                        \
-    X(complex)                                                                                                      \
-    X(divide) X(maximum) X(minimum) X(multiply) X(or) X(power) X(remainder) X(shift_left) X(shift_right_arithmetic) \
-        X(shift_right_logical) X(subtract) X(xor)
+/* clang-format off */
+#define HLO_UNARY_TABLE(X) \
+    X(abs) X(cbrt) X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) \
+    X(imag) X(is_finite) X(log) X(log_plus_one) X(logistic) X(negate) X(not) X(popcnt) X(real) \
+    X(round_nearest_afz) X(round_nearest_even) X(rsqrt) X(sign) X(sine) X(sqrt) X(tan) X(tanh)
+#define HLO_CHLO_UNARY_TABLE(X) \
+    X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(conj) X(cosh) X(digamma) X(erf) \
+    X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh) X(square)
+#define HLO_BINARY_TABLE(X) \
+    X(add) X(and) X(atan2) X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(or) X(power) X(remainder) \
+    X(shift_left) X(shift_right_arithmetic) X(shift_right_logical) X(subtract) X(xor)
+/* clang-format on */
 #define HLO_CHLO_BINARY_TABLE(X) X(next_after) X(polygamma) X(zeta)
 #define X(name) hlo_value hlo_##name(hlo_builder *b, hlo_value x);
 HLO_UNARY_TABLE(X)
@@ -109,11 +99,9 @@ typedef hlo_value (*hlo_binary_fn)(hlo_builder *, hlo_value, hlo_value);
 typedef enum { HLO_EQ, HLO_NE, HLO_GE, HLO_GT, HLO_LE, HLO_LT } hlo_direction;
 hlo_value hlo_compare(hlo_builder *b, hlo_direction d, hlo_value x, hlo_value y); /* bool; complex: EQ and NE only */
 #define X(name, D) hlo_value hlo_##name(hlo_builder *b, hlo_value x, hlo_value y);
-X(eq, EQ)
-X(ne, NE)
-X(ge, GE)
-X(gt, GT)
-X(le, LE) X(lt, LT)
+/* clang-format off */
+X(eq, EQ) X(ne, NE) X(ge, GE) X(gt, GT) X(le, LE) X(lt, LT)
+/* clang-format on */
 #undef X
     hlo_value hlo_select(hlo_builder *b, hlo_value predicate, hlo_value on_true, hlo_value on_false);
 hlo_value hlo_clamp(hlo_builder *b, hlo_value low, hlo_value x, hlo_value high);

@@ -6,41 +6,33 @@
 
 /* (name after "_foreach_", the operator of one element). Argument i of that operator is argument i of the foreach one:
  * its j-th element where that is a list. */
-#define FOREACH_UNARY(X)                                                                                            \
-    X("abs", "abs")                                                                                                 \
-    X("acos", "acos")                                                                                               \
-    X("asin", "asin")                                                                                               \
-    X("atan", "atan")                                                                                               \
-    X("ceil", "ceil") X("cos", "cos") X("cosh", "cosh") X("erf", "erf") X("erfc", "erfc") X("exp", "exp")           \
-        X("expm1", "expm1") X("floor", "floor") X("frac", "frac") X("lgamma", "lgamma") X("log", "log")             \
-            X("log10", "log10") X("log1p", "log1p") X("log2", "log2") X("neg", "neg") X("reciprocal", "reciprocal") \
-                X("round", "round") X("rsqrt", "rsqrt") X("sigmoid", "sigmoid") X("sign", "sign") X("sin", "sin")   \
-                    X("sinh", "sinh") X("sqrt", "sqrt") X("tan", "tan") X("tanh", "tanh") X("trunc", "trunc")       \
-                        X("clone", "clone") X("zero", "zero") X("copy", "copy") X("max", "max") X("mm", "mm")
-#define FOREACH_BINARY(X)                                                                                           \
-    X("add.List", "add.Tensor")                                                                                     \
-    X("add.Scalar", "add.Scalar")                                                                                   \
-    X("add.ScalarList", "add.Scalar")                                                                               \
-    X("add.Tensor", "add.Tensor")                                                                                   \
-    X("sub.List", "sub.Tensor") X("sub.Scalar", "sub.Scalar") X("sub.ScalarList", "sub.Scalar")                     \
-        X("mul.List", "mul.Tensor") X("mul.Scalar", "mul.Scalar") X("mul.ScalarList", "mul.Scalar")                 \
-            X("mul.Tensor", "mul.Tensor") X("div.List", "div.Tensor") X("div.Scalar", "div.Scalar")                 \
-                X("div.ScalarList", "div.Scalar") X("div.Tensor", "div.Tensor")                                     \
-                    X("clamp_max.List", "clamp_max.Tensor") X("clamp_max.Scalar", "clamp_max")                      \
-                        X("clamp_max.ScalarList", "clamp_max") X("clamp_min.List", "clamp_min.Tensor")              \
-                            X("clamp_min.Scalar", "clamp_min") X("clamp_min.ScalarList", "clamp_min")               \
-                                X("maximum.List", "maximum") X("maximum.Scalar", "clamp_min")                       \
-                                    X("maximum.ScalarList", "clamp_min") X("minimum.List", "minimum")               \
-                                        X("minimum.Scalar", "clamp_max") X("minimum.ScalarList", "clamp_max")       \
-                                            X("pow.List", "pow.Tensor_Tensor") X("pow.Scalar", "pow.Tensor_Scalar") \
-                                                X("pow.ScalarList", "pow.Tensor_Scalar")                            \
-                                                    X("pow.ScalarAndTensor", "pow.Scalar")
-#define FOREACH_TERNARY(X)             \
-    X("addcdiv.Scalar", "addcdiv")     \
-    X("addcdiv.ScalarList", "addcdiv") \
-    X("addcmul.Scalar", "addcmul")     \
-    X("addcmul.ScalarList", "addcmul") \
-    X("lerp.List", "lerp.Tensor") X("lerp.Scalar", "lerp.Scalar") X("lerp.ScalarList", "lerp.Scalar")
+/* clang-format off */
+#define FOREACH_UNARY(X) \
+    X("abs", "abs") X("acos", "acos") X("asin", "asin") X("atan", "atan") X("ceil", "ceil") X("cos", "cos") \
+    X("cosh", "cosh") X("erf", "erf") X("erfc", "erfc") X("exp", "exp") X("expm1", "expm1") X("floor", "floor") \
+    X("frac", "frac") X("lgamma", "lgamma") X("log", "log") X("log10", "log10") X("log1p", "log1p") \
+    X("log2", "log2") X("neg", "neg") X("reciprocal", "reciprocal") X("round", "round") X("rsqrt", "rsqrt") \
+    X("sigmoid", "sigmoid") X("sign", "sign") X("sin", "sin") X("sinh", "sinh") X("sqrt", "sqrt") \
+    X("tan", "tan") X("tanh", "tanh") X("trunc", "trunc") X("clone", "clone") X("zero", "zero") \
+    X("copy", "copy") X("max", "max") X("mm", "mm")
+#define FOREACH_BINARY(X) \
+    X("add.List", "add.Tensor") X("add.Scalar", "add.Scalar") X("add.ScalarList", "add.Scalar") \
+    X("add.Tensor", "add.Tensor") X("sub.List", "sub.Tensor") X("sub.Scalar", "sub.Scalar") \
+    X("sub.ScalarList", "sub.Scalar") X("mul.List", "mul.Tensor") X("mul.Scalar", "mul.Scalar") \
+    X("mul.ScalarList", "mul.Scalar") X("mul.Tensor", "mul.Tensor") X("div.List", "div.Tensor") \
+    X("div.Scalar", "div.Scalar") X("div.ScalarList", "div.Scalar") X("div.Tensor", "div.Tensor") \
+    X("clamp_max.List", "clamp_max.Tensor") X("clamp_max.Scalar", "clamp_max") \
+    X("clamp_max.ScalarList", "clamp_max") X("clamp_min.List", "clamp_min.Tensor") \
+    X("clamp_min.Scalar", "clamp_min") X("clamp_min.ScalarList", "clamp_min") X("maximum.List", "maximum") \
+    X("maximum.Scalar", "clamp_min") X("maximum.ScalarList", "clamp_min") X("minimum.List", "minimum") \
+    X("minimum.Scalar", "clamp_max") X("minimum.ScalarList", "clamp_max") X("pow.List", "pow.Tensor_Tensor") \
+    X("pow.Scalar", "pow.Tensor_Scalar") X("pow.ScalarList", "pow.Tensor_Scalar") \
+    X("pow.ScalarAndTensor", "pow.Scalar")
+#define FOREACH_TERNARY(X) \
+    X("addcdiv.Scalar", "addcdiv") X("addcdiv.ScalarList", "addcdiv") X("addcmul.Scalar", "addcmul") \
+    X("addcmul.ScalarList", "addcmul") X("lerp.List", "lerp.Tensor") X("lerp.Scalar", "lerp.Scalar") \
+    X("lerp.ScalarList", "lerp.Scalar")
+/* clang-format on */
 #define FOREACH_TABLE(X) FOREACH_UNARY(X) FOREACH_BINARY(X) FOREACH_TERNARY(X)
 
 static const struct {

@@ -61,26 +61,26 @@ static hlo_region *region_without_arguments(hlo_value result) {
 
 static void test_elementwise(void) {
 #define X(name) REFUSED(TYPE, #name ": operand 0, i1[2,3]", hlo_##name(b, flags));
-    X(abs)
-    X(cbrt)
-    X(ceil)
-    X(cosine)
-    X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor) X(is_finite) X(log) X(log_plus_one)
-        X(logistic) X(negate) X(popcnt) X(round_nearest_afz) X(round_nearest_even) X(rsqrt) X(sign) X(sine) X(sqrt)
-            X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh) X(digamma) X(erf)
-                X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf) X(is_pos_inf) X(lgamma) X(sinh)
+    /* clang-format off */
+    X(abs) X(cbrt) X(ceil) X(cosine) X(count_leading_zeros) X(exponential) X(exponential_minus_one) X(floor)
+    X(is_finite) X(log) X(log_plus_one) X(logistic) X(negate) X(popcnt) X(round_nearest_afz)
+    X(round_nearest_even) X(rsqrt) X(sign) X(sine) X(sqrt) X(tan) X(tanh) X(acos) X(acosh) X(asin) X(asinh)
+    X(atan) X(atanh) X(bessel_i1e) X(cosh) X(digamma) X(erf) X(erf_inv) X(erfc) X(is_inf) X(is_neg_inf)
+    X(is_pos_inf) X(lgamma) X(sinh)
+    /* clang-format on */
 #undef X
                     REFUSED(TYPE, "stablehlo.not: operand 0, f32[2,3]", hlo_not(b, f));
     REFUSED(TYPE, "chlo.erf: operand 0, complex<f32>[2]", hlo_erf(b, z));
 #define X(name) REFUSED(TYPE, #name ": operand 1 is i32[2,3], expected f32", hlo_##name(b, f, n));
-    X(add)
-    X(atan2)
-    X(complex)
-    X(divide)
-    X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract) X(next_after) X(polygamma) X(zeta)
+    /* clang-format off */
+    X(add) X(atan2) X(complex) X(divide) X(maximum) X(minimum) X(multiply) X(power) X(remainder) X(subtract)
+    X(next_after) X(polygamma) X(zeta)
+    /* clang-format on */
 #undef X
 #define X(name) REFUSED(TYPE, #name ": operand 0, f32[2,3]", hlo_##name(b, f, f));
-        X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
+        /* clang-format off */
+    X(and) X(or) X(xor) X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
+    /* clang-format on */
 #undef X
             REFUSED(RUNTIME, "stablehlo.add: the size of operand 1, f32[4], in dimension 0 must match the size 3",
                     hlo_add(b, f, g));
@@ -331,11 +331,9 @@ static void test_null_operands(void) {
 #define X(name) CHECK(hlo_##name(b, f, NULL) == NULL && hlo_##name(b, NULL, f) == NULL);
     HLO_BINARY_TABLE(X)
     HLO_CHLO_BINARY_TABLE(X)
-    X(eq)
-    X(ne)
-    X(ge)
-    X(gt)
-    X(le) X(lt)
+    /* clang-format off */
+    X(eq) X(ne) X(ge) X(gt) X(le) X(lt)
+    /* clang-format on */
 #undef X
         hlo_window w;
     hlo_window_init(&w, 2);

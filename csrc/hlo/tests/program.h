@@ -60,12 +60,11 @@ static inline uint32_t encode_float(dtype t, double v) {
     return 0;
 }
 
+/* clang-format off */
 #define PROGRAM_C_TYPES(X) \
-    X(BOOL, uint8_t)       \
-    X(U8, uint8_t)         \
-    X(I8, int8_t)          \
-    X(U16, uint16_t)       \
-    X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t) X(U64, uint64_t) X(I64, int64_t) X(F32, float) X(F64, double)
+    X(BOOL, uint8_t) X(U8, uint8_t) X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) \
+    X(I32, int32_t) X(U64, uint64_t) X(I64, int64_t) X(F32, float) X(F64, double)
+/* clang-format on */
 
 static inline void store_real(dtype t, long double v, unsigned char *p) {
     switch (t) {
