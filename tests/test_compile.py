@@ -373,22 +373,18 @@ def test_a_failed_compilation_keeps_a_reproducer(tmp_path, monkeypatch):
 # ---- warm start ----
 
 WARM = """
-import time
 import torch
 from torch import nn
 
 torch.manual_seed(0)
 module = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).to("tpu")
 function, x = torch.compile(module), torch.randn(2, 5, 16).to("tpu")
-torch._dynamo, torch._inductor  # their import is no part of the first call
-start = time.perf_counter()
 function(x).square().mean().backward()
 torch.tpu.synchronize()
-seconds = time.perf_counter() - start
 total = sum(p.grad.abs().sum().item() for p in module.parameters())
 before = torch.tpu.diagnostics()["compiles"]
 from torch._dynamo.utils import counters
-print(before, counters["aot_autograd"]["autograd_cache_hit"], f"{total:.4f}", seconds)
+print(before, counters["aot_autograd"]["autograd_cache_hit"], f"{total:.4f}")
 """
 
 
@@ -416,8 +412,7 @@ def test_a_second_process_traces_and_compiles_nothing(tmp_path):
     cold, warm = (child_output(WARM, timeout=300, **places).split() for _ in range(2))
     assert int(cold[0]) > 0
     assert cold[1] == "0"
-    assert warm[:3] == ["0", "1", cold[2]]
-    assert float(warm[3]) < float(cold[3]) / 2  # about a sixth on a quiet machine
+    assert warm == ["0", "1", cold[2]]
 
 
 def test_other_options_are_traced_apart(tmp_path):
