@@ -42,6 +42,11 @@ def test_ranges():
         lambda d: torch.arange(0, device=d),
         lambda d: torch.linspace(-1, 1, 5, device=d),
         lambda d: torch.logspace(0, 2, 3, device=d),
+        lambda d: torch.linspace(1 + 2j, 3 - 1j, 6, device=d, dtype=torch.complex64),
+        lambda d: torch.linspace(
+            torch.tensor(2j, device=d), torch.tensor(3.0, device=d), 1, dtype=torch.complex64, device=d
+        ),
+        lambda d: torch.logspace(0.5j, 1, 5, device=d, dtype=torch.complex64),
         lambda d: torch.eye(3, 4, device=d),
         lambda d: torch.tril_indices(3, 3, device=d),
         lambda d: torch.triu_indices(3, 4, device=d),

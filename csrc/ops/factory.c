@@ -58,9 +58,11 @@ static hlo_value linear_steps(lowering *l, dtype t) {
     int64_t n = length(l);
     hlo_value start = arg_number(l, 0, t), end = arg_number(l, 1, t);
     if (n <= 1) return start;
-    hlo_value step = DIV(SUB(end, start), hlo_scalar(b, t, (double)(n - 1))), i = positions(l, t);
+    /* Complex numbers have no order, but their places have. */
+    hlo_value place = positions(l, dtype_is_complex(t) ? DTYPE_I32 : t), i = hlo_convert(b, place, t);
+    hlo_value step = DIV(SUB(end, start), hlo_scalar(b, t, (double)(n - 1)));
     hlo_value from_end = SUB(end, MUL(step, SUBFROM((double)(n - 1), i)));
-    return IF(LTK(i, (double)(n / 2)), ADD(start, MUL(step, i)), from_end);
+    return IF(LTK(place, (double)(n / 2)), ADD(start, MUL(step, i)), from_end);
 }
 
 static dtype step_dtype(dtype t) { return dtype_is_float(t) || dtype_is_complex(t) ? dtype_opmath(t) : DTYPE_F64; }
