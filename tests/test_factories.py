@@ -47,6 +47,8 @@ def test_ranges():
             torch.tensor(2j, device=d), torch.tensor(3.0, device=d), 1, dtype=torch.complex64, device=d
         ),
         lambda d: torch.logspace(0.5j, 1, 5, device=d, dtype=torch.complex64),
+        lambda d: torch.linspace(0.5, 2.7, 5, device=d, dtype=torch.int64),
+        lambda d: torch.logspace(-2.5, torch.tensor(4.3, device=d), 4, device=d, dtype=torch.int32),
         lambda d: torch.eye(3, 4, device=d),
         lambda d: torch.tril_indices(3, 3, device=d),
         lambda d: torch.triu_indices(3, 4, device=d),

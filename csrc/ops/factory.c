@@ -52,12 +52,21 @@ static void lower_arange_start(lowering *l) { arithmetic_sequence(l, 0, -1); }
 static void lower_arange_start_step(lowering *l) { arithmetic_sequence(l, 0, 2); }
 static void lower_prims_iota(lowering *l) { arithmetic_sequence(l, 1, 2); }
 
+/* An end of a sequence of integers is one itself, as on the CPU. */
+static hlo_value sequence_end(lowering *l, int arg, dtype t) {
+    hlo_builder *b = lower_builder(l);
+    hlo_value end = arg_number(l, arg, t);
+    dtype result = result_dtype(l, 0);
+    bool fractions = dtype_is_float(result) || dtype_is_complex(result);
+    return fractions ? end : hlo_convert(b, hlo_convert(b, end, DTYPE_I64), t);
+}
+
 /* From the nearer end, so that both ends come out exactly. */
 static hlo_value linear_steps(lowering *l, dtype t) {
     hlo_builder *b = lower_builder(l);
     int64_t n = length(l);
-    hlo_value start = arg_number(l, 0, t), end = arg_number(l, 1, t);
-    if (n <= 1) return start;
+    if (n <= 1) return arg_number(l, 0, t);
+    hlo_value start = sequence_end(l, 0, t), end = sequence_end(l, 1, t);
     /* Complex numbers have no order, but their places have. */
     hlo_value place = positions(l, dtype_is_complex(t) ? DTYPE_I32 : t), i = hlo_convert(b, place, t);
     hlo_value step = DIV(SUB(end, start), hlo_scalar(b, t, (double)(n - 1)));
