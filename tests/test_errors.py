@@ -131,6 +131,32 @@ def test_debug_mode_checks_values(name):
     assert got.type is want.type or name == "one_hot", f"{got.type.__name__} for {want.type.__name__}: {got.value}"
 
 
+OVERLAPS = dict(
+    shifted=lambda x: x[1:].add_(x[:-1]),
+    out=lambda x: torch.exp(x[:3], out=x[2:5]),
+    transposed=lambda x: x[:4].view(2, 2).t().mul_(x[1:5].view(2, 2)),
+    columns=lambda x: x.view(2, 3)[0, :2].add_(x.view(2, 3)[0, 1:]),
+    itself=lambda x: x.add_(x),
+    apart=lambda x: x[::2].add_(x[1::2]),
+    halves=lambda x: torch.add(x[:3], x[3:], out=x[3:]),
+)
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_operands_that_share_a_part_with_the_result(name):
+    """Refused as on the CPU, each time, where they are not the very elements that are written."""
+    outcomes = []
+    for device in ("cpu", DEVICE):
+        x = torch.arange(6.0, device=device)
+        for _ in range(2):
+            try:
+                OVERLAPS[name](x)
+                outcomes.append(x.tolist())
+            except RuntimeError as error:
+                outcomes.append(str(error)[:60])
+    assert outcomes[:2] == outcomes[2:]
+
+
 @pytest.mark.skipif(ON_CPU, reason="two devices")
 def test_device_mixes():
     x, y = torch.ones(2, 3), torch.ones(2, 3, device=DEVICE)

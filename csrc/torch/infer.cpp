@@ -153,6 +153,12 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
     if (is_out && !elementwise && target.scalar_type() != inferred.scalar_type()) raise_as_on_cpu(plan, values);
     TORCH_CHECK(at::canCast(inferred.scalar_type(), target.scalar_type()), "result type ", inferred.scalar_type(),
                 " can't be cast to the desired output type ", target.scalar_type());
+    if (elementwise)
+        for (const ArgPlan &planned : plan.args)
+            if (planned.source >= 0)
+                each_tensor(values[planned.source], [&](const at::Tensor &t) {
+                    if (is_tpu(t)) at::assert_no_partial_overlap(target, t);
+                });
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
     const bool was_empty = target.numel() == 0;
