@@ -232,6 +232,11 @@ print(b - a < 48, rss() - b < 400, b - a, rss() - b)
     assert child_output(code).split()[:2] == ["True", "True"]
 
 
+def test_no_tpu_where_one_is_required_is_said():
+    done = child("import torch; torch.ones(2, device='tpu')", TORCH_TPU_REQUIRE_TPU="1")
+    assert done.returncode == 1 and "TORCH_TPU_REQUIRE_TPU is set and no TPU is attached" in done.stderr, done.stderr
+
+
 def test_environment_that_means_nothing_is_named():
     wrong = {
         "TORCH_TPU_DEVICES_PER_HOST": ("abc", "-1", "0", "1.5", "9" * 20),

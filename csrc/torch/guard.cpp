@@ -138,6 +138,10 @@ c10::DeviceIndex current_device() noexcept { return t_device; }
 c10::DeviceIndex checked_device_index(c10::DeviceIndex index) {
     if (index == -1) return t_device;
     const int count = device_count();
+    if (count == 0) {  // why there is none is the better error
+        pjrt_client *none = nullptr;
+        check(runtime_client(&none));
+    }
     TORCH_CHECK(index >= 0 && index < count, "invalid device ordinal tpu:", static_cast<int>(index), ": there ",
                 count == 1 ? "is 1 device" : c10::str("are ", count, " devices"));
     return index;
