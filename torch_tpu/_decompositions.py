@@ -135,14 +135,12 @@ def transformer_encoder_layer(
         hidden = functional.gelu(hidden) if use_gelu else functional.relu(hidden)
         return functional.linear(hidden, ffn_weight_2, ffn_bias_2)
 
-    def norm_1(x: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
 
-    def norm_2(x: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
-
+    first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
     if norm_first:
-        x = src + attend(norm_1(src))
-        return x + feed_forward(norm_2(x))
-    x = norm_1(src + attend(src))
-    return norm_2(x + feed_forward(x))
+        x = src + attend(norm(src, *first))
+        return x + feed_forward(norm(x, *second))
+    x = norm(src + attend(src), *first)
+    return norm(x + feed_forward(x), *second)

@@ -92,13 +92,18 @@ def flag(name: str) -> bool:
     return (text(name) or "").lower() in _SET
 
 
-def check() -> None:
-    """Warns of each variable whose value means nothing and is ignored. The C core reads them by the same rules."""
+def check() -> set[str]:
+    """Warns of each variable whose value means nothing and is ignored, and returns their names.
+
+    The C core reads them by the same rules."""
+    ignored = set()
     for variable in TABLE:
         value = text(variable.name)
         wrong = _wrong(variable.kind, value) if value else None
         if wrong:
             _frames.warn(f"{variable.name}={value} {wrong}: it is ignored")
+            ignored.add(variable.name)
+    return ignored
 
 
 _SET = ("1", "true", "yes", "on")
@@ -112,12 +117,12 @@ def _wrong(kind: str, value: str) -> str | None:
         return "is not a whole number, at least 1"
     if kind == "options" and not all("=" in part.lstrip("-")[1:] for part in value.replace(",", " ").split()):
         return "is not a list of name=value by commas"
-    if kind == "directory" and not is_directory_for_writing(value):
+    if kind == "directory" and not _is_directory_for_writing(value):
         return "is not a directory that can be made and written"
     return None
 
 
-def is_directory_for_writing(path: str) -> bool:
+def _is_directory_for_writing(path: str) -> bool:
     """Makes the directory when it is not there."""
     try:
         os.makedirs(path, exist_ok=True)

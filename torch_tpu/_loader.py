@@ -76,7 +76,7 @@ def _apply_environment() -> None:
     from torch_tpu._internal import execution_mode
 
     execution_mode.set_from_environment()
-    _environment.check()
+    ignored = _environment.check()
     directory = _environment.text("TORCH_TPU_DUMP_DIR")
-    if directory and _environment.is_directory_for_writing(directory):
+    if directory and "TORCH_TPU_DUMP_DIR" not in ignored:
         _C.set_dump_directory(directory)

@@ -1,4 +1,5 @@
 /* From the plugin's errors and events to statuses. */
+#define _GNU_SOURCE /* memmem */
 #include <string.h>
 
 #include "pjrt/internal.h"
@@ -7,13 +8,6 @@
  * result: the text is all there is to know it by. */
 #define DISPATCHING "Error dispatching computation: "
 #define NO_MEMORY "Out of memory allocating"
-
-static const char *find_text(const char *text, size_t size, const char *wanted) {
-    size_t length = strlen(wanted);
-    for (size_t i = 0; i + length <= size; i++)
-        if (!memcmp(text + i, wanted, length)) return text + i;
-    return NULL;
-}
 
 static status_code code_of(const PJRT_Api *api, const PJRT_Error *error) {
     PJRT_Error_GetCode_Args args = PJRT_ARGS(PJRT_Error_GetCode, .error = error);
@@ -45,13 +39,12 @@ status *pjrt_status_from_error(const PJRT_Api *api, PJRT_Error *error, const cha
     if (PJRT_HAS(api, PJRT_Error_Message)) api->PJRT_Error_Message(&message);
     const char *text = message.message ? message.message : "";
     size_t size = message.message ? message.message_size : 0;
-    while (size > 2 * strlen(DISPATCHING) && !memcmp(text, DISPATCHING, strlen(DISPATCHING)) &&
-           !memcmp(text + strlen(DISPATCHING), DISPATCHING, strlen(DISPATCHING))) {
+    while (size > 2 * strlen(DISPATCHING) && !memcmp(text, DISPATCHING DISPATCHING, 2 * strlen(DISPATCHING))) {
         text += strlen(DISPATCHING);
         size -= strlen(DISPATCHING);
     }
     status_code code = code_of(api, error);
-    if (code == STATUS_RUNTIME && find_text(text, size, NO_MEMORY)) code = STATUS_OUT_OF_MEMORY;
+    if (code == STATUS_RUNTIME && memmem(text, size, NO_MEMORY, strlen(NO_MEMORY))) code = STATUS_OUT_OF_MEMORY;
     status *s = status_new(code, "%.*s (%s)", trimmed_length(text, size), text, function);
     PJRT_Error_Destroy_Args destroy = PJRT_ARGS(PJRT_Error_Destroy, .error = error);
     if (PJRT_HAS(api, PJRT_Error_Destroy)) api->PJRT_Error_Destroy(&destroy);

@@ -3,13 +3,13 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/python_headers.h>
 #include <torch/csrc/utils/object_ptr.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
 #include <cstdio>
-#include <exception>
 #include <mutex>
 #include <string>
 
@@ -194,16 +194,10 @@ PyObject *exchange_device(PyObject * /*module*/, PyObject *device) {
 }
 
 PyObject *settle_threads(PyObject * /*module*/, PyObject * /*none*/) {
-    HANDLE_TH_ERRORS
-    PyThreadState *state = PyEval_SaveThread();
-    std::exception_ptr failed;
-    try {
+    HANDLE_TH_ERRORS {
+        pybind11::gil_scoped_release released;
         settle_autograd_threads();
-    } catch (...) {
-        failed = std::current_exception();
     }
-    PyEval_RestoreThread(state);
-    if (failed) std::rethrow_exception(failed);
     return none();
     END_HANDLE_TH_ERRORS
 }

@@ -79,8 +79,10 @@ at::Generator host_generator(GeneratorState state) {
 // The sizes and strides of `host`, gaps between elements included; elements that share a place get their own.
 void resize_as(const at::Tensor &t, const at::Tensor &host) {
     const auto strides = host.strides();
-    t.resize_(host.sizes());
-    if (host.numel() == 0 || std::find(strides.begin(), strides.end(), 0) != strides.end()) return;
+    if (host.numel() == 0 || std::find(strides.begin(), strides.end(), 0) != strides.end()) {
+        t.resize_(host.sizes());
+        return;
+    }
     int64_t last = 0;
     for (int64_t d = 0; d < host.dim(); d++) last += (host.size(d) - 1) * strides[d];
     t.resize_({last + 1});

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "torch/boxed_frame.h"
 
