@@ -19,7 +19,8 @@ held = torch.ones(512, 1024, device="tpu")
 held.sum().item()
 x = torch.rand(10**11, device="tpu")  # launched; whether it has memory is known later
 y = x + 1
-for read in (torch.tpu.synchronize, lambda: x[0].item(), lambda: y[0].item(), lambda: x[:5].cpu(), lambda: print(x[:2])):
+for read in (torch.tpu.synchronize, lambda: x[0].item(), lambda: y[0].item(), lambda: x[:5].cpu(), lambda: print(x[:2]),
+             lambda: x.cpu(), lambda: print(x), lambda: x.to('cpu', torch.half), lambda: x.tolist()):
     try:
         read()
     except torch.OutOfMemoryError as error:

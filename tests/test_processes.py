@@ -1,11 +1,14 @@
 """Import, fork, threads, interpreter exit: the process around the device."""
 
+import importlib.util
 import os
 import threading
 
 import pytest
 import torch
 from helpers import DEVICE, ON_CPU, child, child_output, same
+
+from torch_tpu import _C
 
 pytestmark = pytest.mark.skipif(ON_CPU, reason="the process around the device")
 
@@ -237,6 +240,20 @@ def test_no_tpu_where_one_is_required_is_said():
     assert done.returncode == 1 and "TORCH_TPU_REQUIRE_TPU is set and no TPU is attached" in done.stderr, done.stderr
 
 
+@pytest.mark.skipif(_C.tpu_attached(), reason="a TPU is attached")
+def test_libtpu_without_a_tpu_is_said():
+    done = child("import torch; torch.ones(2, device='tpu')", TORCH_TPU_PJRT_PLUGIN="tpu", TPU_LIBRARY_PATH="")
+    assert done.returncode == 1, done.stdout
+    installed = importlib.util.find_spec("libtpu") is not None
+    said = "no TPU is attached to this machine, and libtpu needs one" if installed else "libtpu is not installed"
+    assert said in done.stderr, done.stderr
+
+
+def test_a_plugin_of_no_such_name_is_said():
+    done = child("import torch; torch.ones(2, device='tpu')", TORCH_TPU_PJRT_PLUGIN="gpu")
+    assert done.returncode == 1 and "TORCH_TPU_PJRT_PLUGIN takes cpu, tpu or a path" in done.stderr, done.stderr
+
+
 def test_environment_that_means_nothing_is_named():
     wrong = {
         "TORCH_TPU_DEVICES_PER_HOST": ("abc", "-1", "0", "1.5", "9" * 20),
@@ -249,6 +266,8 @@ def test_environment_that_means_nothing_is_named():
         "TORCH_TPU_ENABLE_DEBUG_CHECKS": ("all",),
         "TORCH_TPU_INTERNAL_XLA_OPTIONS": ("nonsense", "=1", "-,--="),
         "TORCH_TPU_DUMP_DIR": ("/proc/x", "/dev/null"),
+        "TORCH_TPU_CACHE_DIR": ("/dev/null", "/proc/x/y"),
+        "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT": ("/dev/null/x", "/proc/x"),
     }
     code = "import torch; print(torch.ones(2, device='tpu').sum().item(), torch.tpu.device_count())"
     for i in range(5):

@@ -15,7 +15,7 @@ class Variable(NamedTuple):
     name: str
     default: str  # what holds when it is unset, in words
     meaning: str
-    kind: str = "text"  # or "flag", "count" (a whole number, at least 1), "options", "directory"
+    kind: str = "text"  # or "flag", "count" (a whole number, at least 1), "options", "directory", "cache"
 
 
 TABLE = (
@@ -48,12 +48,14 @@ TABLE = (
         "TORCH_TPU_CACHE_DIR",
         "`torch_tpu` in `XDG_CACHE_HOME`, else `.cache/torch_tpu` in `HOME`",
         "The directory of compiled programs; set empty: none is kept on disk.",
+        "cache",
     ),
     Variable("TORCH_TPU_CACHE_SIZE_MB", "4096", "Size limit of that directory; the oldest use goes first.", "count"),
     Variable(
         "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT",
         "unset",
         "A second directory of compiled programs, which many hosts may share.",
+        "cache",
     ),
     Variable(
         "TORCH_TPU_FUSED_NODES", "1024", "Fused mode: a program is launched when it has this many operators.", "count"
@@ -117,18 +119,20 @@ def _wrong(kind: str, value: str) -> str | None:
         return "is not a whole number, at least 1"
     if kind == "options" and not all("=" in part.lstrip("-")[1:] for part in value.replace(",", " ").split()):
         return "is not a list of name=value by commas"
-    if kind == "directory" and not _is_directory_for_writing(value):
+    if kind == "directory" and not _is_directory(value, os.W_OK | os.X_OK):
         return "is not a directory that can be made and written"
+    if kind == "cache" and not _is_directory(value, os.R_OK | os.X_OK):  # one that is only read serves, too
+        return "is not a directory that can be made or read"
     return None
 
 
-def _is_directory_for_writing(path: str) -> bool:
+def _is_directory(path: str, access: int) -> bool:
     """Makes the directory when it is not there."""
     try:
         os.makedirs(path, exist_ok=True)
     except OSError:
         return False
-    return os.access(path, os.W_OK | os.X_OK)
+    return os.access(path, access)
 
 
 def markdown() -> str:

@@ -106,6 +106,11 @@ static void after_fork_in_child(void) {
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
 
+static bool is_libtpu(const char *path) {
+    const char *name = strrchr(path, '/');
+    return strstr(name ? name : path, "libtpu") != NULL;
+}
+
 static status *create_client(pjrt_client **out) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
@@ -115,10 +120,14 @@ static status *create_client(pjrt_client **out) {
     pjrt_plugin *plugin = NULL;
     if (!s)
         s = status_prefix(pjrt_plugin_load(strbuf_text(&path), &plugin),
-                          "the PJRT plugin cannot be loaded (TORCH_TPU_PJRT_PLUGIN or TPU_LIBRARY_PATH name another; "
-                          "unset, an installed "
-                          "one is chosen)");
+                          "the PJRT plugin cannot be loaded (TORCH_TPU_PJRT_PLUGIN takes cpu, tpu or a path, and "
+                          "TPU_LIBRARY_PATH a path; unset, an installed one is chosen)");
     if (!s) s = pjrt_client_create(plugin, 0, NULL, out);
+    if (s && plugin && !pjrt_tpu_attached() && is_libtpu(strbuf_text(&path)))
+        s = status_prefix(s,
+                          "no TPU is attached to this machine, and libtpu needs one (TORCH_TPU_PJRT_PLUGIN=cpu, or "
+                          "neither it nor TPU_LIBRARY_PATH, takes the XLA CPU plugin; torch_tpu.tpu.aot compiles for "
+                          "TPUs without one)");
     strbuf_free(&path);
     return s;
 }

@@ -85,6 +85,7 @@ PyObject *register_device(PyObject *module, PyObject * /*unused*/) {
     register_factories(*aten);
     register_views(*aten);
     register_copies(*aten);
+    register_nested(*aten);
     register_autocast();
     register_meta();
     if (python_boxed_init(module) != 0) throw python_error();

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "torch/exclusions.h"
-#include "torch/debug_checks.h"
+#include "torch/checks.h"
 #include "torch/generator.h"
 #include "torch/runtime.h"
 
@@ -144,15 +144,23 @@ class BoxedFallback final : public c10::OperatorKernel {
     }
 };
 
-class SparseFallback final : public c10::OperatorKernel {
+class OtherLayoutFallback final : public c10::OperatorKernel {
    public:
+    explicit OtherLayoutFallback(const char *reason) : reason_(reason) {}
     void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *) {
-        TORCH_CHECK_NOT_IMPLEMENTED(
-            false, "operator ", qualified_name(op.operator_name()),
-            ": sparse tensors are not supported on device tpu, which has dense tensors only; keep them on the "
-            "CPU, or use .to_dense() (for an embedding: sparse=False)");
+        TORCH_CHECK_NOT_IMPLEMENTED(false, "operator ", qualified_name(op.operator_name()), ": ", reason_);
     }
+
+   private:
+    const char *reason_;
 };
+
+constexpr const char *kNoSparse =
+    "sparse tensors are not supported on device tpu, which has dense tensors only; keep them on the CPU, or use "
+    ".to_dense() (for an embedding: sparse=False)";
+constexpr const char *kNoNested =
+    "nested tensors of layout torch.strided are not supported on device tpu; use layout=torch.jagged, or "
+    ".to_padded_tensor()";
 
 bool is_view(const c10::FunctionSchema &schema) {
     return std::any_of(schema.returns().begin(), schema.returns().end(),
@@ -204,9 +212,15 @@ void register_all() {
                                     std::nullopt, nullptr, "torch_tpu"));
         all.names.push_back(qualified_name(name));
     }
-    for (c10::DispatchKey sparse : {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1})
+    constexpr std::pair<c10::DispatchKey, const char *> kOtherLayouts[] = {
+        {c10::DispatchKey::SparsePrivateUse1, kNoSparse},
+        {c10::DispatchKey::SparseCsrPrivateUse1, kNoSparse},
+        {c10::DispatchKey::NestedTensorPrivateUse1, kNoNested},
+    };
+    for (auto [key, reason] : kOtherLayouts)
         all.handles.push_back(dispatcher.registerFallback(
-            sparse, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<SparseFallback>()), "torch_tpu"));
+            key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OtherLayoutFallback>(reason)),
+            "torch_tpu"));
     all.handles.push_back(dispatcher.registerFallback(
         c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>()),
         "torch_tpu"));

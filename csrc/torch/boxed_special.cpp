@@ -4,6 +4,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
@@ -12,6 +13,7 @@
 #include <ATen/ops/nonzero.h>
 
 #include <iterator>
+#include <limits>
 
 namespace torch_tpu {
 
@@ -136,20 +138,117 @@ bool index_put(const OperatorPlan &plan, Stack *stack) {
     return index_masks(plan, stack);
 }
 
-// A number that the target's integers cannot hold is an error; whether it is a constant of the program or not.
-bool fits(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &target = argument(plan, stack, 0).toTensor();
-    const at::Scalar value = argument(plan, stack, 1).toScalar();
-    const bool unsigned_wide = at::isBarebonesUnsignedType(target.scalar_type());
-    if (at::isIntegralType(target.scalar_type(), false) && !unsigned_wide && !value.isComplex())
-        AT_DISPATCH_INTEGRAL_TYPES(target.scalar_type(), "fill", [&] { (void)value.to<scalar_t>(); });
+// ---- numbers that are run-time inputs of the program are checked here, whether they are that or a constant ----
+
+// Throws PyTorch's error where `type` cannot hold the number. A Scalar's conversion is what the CPU's kernels do.
+void check_holds(at::ScalarType type, const at::Scalar &value) {
+    if (at::isBarebonesUnsignedType(type) || type == at::kBool) return;
+    AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(at::kHalf, at::kBFloat16, at::kComplexHalf, type, "fill",
+                                           [&] { (void)value.to<scalar_t>(); });
+}
+
+// A number of self's dtype.
+template <int number>
+bool fits_self(const OperatorPlan &plan, Stack *stack) {
+    check_holds(argument(plan, stack, 0).toTensor().scalar_type(), argument(plan, stack, number).toScalar());
     return false;
 }
 
-// Numbers that are run-time inputs of the program are checked here.
+bool fits_floating(const OperatorPlan &plan, Stack *stack) {
+    return argument(plan, stack, 0).toTensor().is_floating_point() && fits_self<1>(plan, stack);
+}
+
+// Numbers of the dtype that they and self are promoted to.
+template <int first, int last = first>
+bool fits_result(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
+    for (int i = first; i <= last; i++)
+        if (argument(plan, stack, i).isScalar())
+            state = at::native::update_result_type_state(argument(plan, stack, i).toScalar(), state);
+    const at::ScalarType type = at::native::result_type(state);
+    for (int i = first; i <= last; i++)
+        if (argument(plan, stack, i).isScalar()) check_holds(type, argument(plan, stack, i).toScalar());
+    return false;
+}
+
+// The CPU raises float32's and float64's to a double.
+bool fits_power(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const at::ScalarType type = at::result_type(self, argument(plan, stack, 1).toScalar());
+    return type == at::kFloat || type == at::kDouble ? false : fits_result<1>(plan, stack);
+}
+
+// alpha of add and sub.
+bool fits_factor(const OperatorPlan &plan, Stack *stack) {
+    const at::Scalar alpha = argument(plan, stack, 2).toScalar();
+    if (alpha.isIntegral(true) && alpha.toLong() == 1) return false;
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const c10::IValue &other = argument(plan, stack, 1);
+    check_holds(other.isTensor() ? at::result_type(self, other.toTensor()) : at::result_type(self, other.toScalar()),
+                alpha);
+    return false;
+}
+
+bool fits_logit(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const c10::IValue &eps = argument(plan, stack, 1);
+    const bool integral = at::isIntegralType(self.scalar_type(), true);
+    if (eps.isDouble()) check_holds(integral ? at::kFloat : self.scalar_type(), eps.toDouble());
+    return false;
+}
+
+bool index_fill_number(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const at::Scalar value = argument(plan, stack, 3).toScalar();
+    TORCH_CHECK(self.is_complex() || !value.isComplex(),
+                "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+    check_holds(self.scalar_type(), value);
+    return false;
+}
+
 bool uniform_range(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    if (!self.is_floating_point()) return false;  // the CPU's words for that come later
     const double from = argument(plan, stack, 1).toDouble(), to = argument(plan, stack, 2).toDouble();
-    TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+    const at::ScalarType type = self.scalar_type();
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "uniform_", [&] {
+        const double least = std::numeric_limits<scalar_t>::lowest(), most = std::numeric_limits<scalar_t>::max();
+        TORCH_CHECK(from >= least && from <= most, "from is out of bounds for ", self.dtype());
+        TORCH_CHECK(to >= least && to <= most, "to is out of bounds for ", self.dtype());
+        TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+        TORCH_CHECK(to - from <= most, "uniform_ expects to-from <= std::numeric_limits<", self.dtype(),
+                    ">::max(), but found to=", to, " and from=", from, " which result in to-from to exceed the limit");
+    });
+    return false;
+}
+
+// random_'s greatest number is to - 1.
+template <int to>
+bool below(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const c10::IValue &end = argument(plan, stack, to);
+    if (!at::isIntegralType(self.scalar_type(), true) || at::isBarebonesUnsignedType(self.scalar_type())) return false;
+    AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, self.scalar_type(), "random_", [&] {
+        const auto least = static_cast<int64_t>(std::numeric_limits<scalar_t>::lowest());
+        const auto most = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());
+        const int64_t from = to == 2 ? argument(plan, stack, 1).toInt() : 0;
+        TORCH_CHECK(from >= least && from <= most, "from is out of bounds for ", self.dtype());
+        TORCH_CHECK(end.isNone() || end.toInt() <= from || end.toInt() - 1 <= most, "to - 1 is out of bounds for ",
+                    self.dtype());
+    });
+    return false;
+}
+
+bool probability(const OperatorPlan &plan, Stack *stack) {
+    const double p = argument(plan, stack, 1).toDouble();
+    TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+    return false;
+}
+
+bool rate(const OperatorPlan &plan, Stack *stack) {
+    const double lambda = argument(plan, stack, 1).toDouble();
+    TORCH_CHECK(lambda > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
     return false;
 }
 
@@ -199,9 +298,6 @@ bool isin_number(const OperatorPlan &plan, Stack *stack) {
                            argument(plan, stack, 3).toBool()));
 }
 
-// No nested tensors here: transformer layers then take their dense path.
-bool not_left_aligned(const OperatorPlan &plan, Stack *stack) { return answer(plan, stack, false); }
-
 struct Special {
     const char *name;  // as called, or a prefix ended by *
     PrepareFunction prepare;
@@ -211,7 +307,39 @@ const Special kSpecials[] = {
     {"aten::equal", equal},
     {"aten::is_set_to", is_set_to},
     {"aten::_fused_sdp_choice", sdp_choice},
-    {"aten::fill_.Scalar", fits},
+    {"aten::fill_.Scalar", fits_self<1>},
+    {"aten::scatter.value*", fits_self<3>},
+    {"aten::scatter_.value*", fits_self<3>},
+    {"aten::hardshrink*", fits_floating},
+    {"aten::index_fill.int_Scalar*", index_fill_number},
+    {"aten::index_fill_.int_Scalar", index_fill_number},
+    {"aten::clamp", fits_result<1, 2>},
+    {"aten::clamp_", fits_result<1, 2>},
+    {"aten::clamp.out", fits_result<1, 2>},
+    {"aten::clamp_min", fits_result<1>},
+    {"aten::clamp_min_", fits_result<1>},
+    {"aten::clamp_min.out", fits_result<1>},
+    {"aten::clamp_max", fits_result<1>},
+    {"aten::clamp_max_", fits_result<1>},
+    {"aten::clamp_max.out", fits_result<1>},
+    {"aten::pow.Tensor_Scalar*", fits_power},
+    {"aten::pow_.Scalar", fits_power},
+    {"aten::add.Tensor", fits_factor},
+    {"aten::add_.Tensor", fits_factor},
+    {"aten::add.out", fits_factor},
+    {"aten::sub.Tensor", fits_factor},
+    {"aten::sub_.Tensor", fits_factor},
+    {"aten::sub.out", fits_factor},
+    {"aten::sub.Scalar", fits_factor},
+    {"aten::sub_.Scalar", fits_factor},
+    {"aten::add.Scalar", fits_factor},
+    {"aten::add_.Scalar", fits_factor},
+    {"aten::random_.to", below<1>},
+    {"aten::random_.from", below<2>},
+    {"aten::logit*", fits_logit},
+    {"aten::bernoulli.p", probability},
+    {"aten::bernoulli_.float", probability},
+    {"aten::exponential_", rate},
     {"aten::uniform_", uniform_range},
     {"aten::arange.start_out", size_range<false>},
     {"aten::isin.Scalar_Tensor", isin_number},
@@ -224,7 +352,6 @@ const Special kSpecials[] = {
     {"aten::prod.int_out", dtype_of_out},
     {"aten::cumsum.out", dtype_of_out},
     {"aten::cumprod.out", dtype_of_out},
-    {"aten::_nested_tensor_from_mask_left_aligned", not_left_aligned},
     {"aten::index.*", index_masks},
     {"aten::_unsafe_index.*", index_masks},
     {"aten::index_put*", index_put},

@@ -8,6 +8,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
@@ -102,6 +103,7 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool /*non_b
     check_writable(dst);
     if (is_tpu(self) && is_tpu(dst)) {
         if (self.device() == dst.device()) {
+            at::assert_no_partial_overlap(dst, self);
             copy_on_device(dst, self);
         } else {
             copy_from_host(dst, read_dense(self));
@@ -117,6 +119,17 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool /*non_b
 at::Tensor copy_from_and_resize(const at::Tensor &self, const at::Tensor &dst) {
     dst.resize_(self.sizes());
     return copy_from(self, dst, false);
+}
+
+// PyTorch's, which takes the host's memory first: where the device had too little for self, that is the error to raise.
+at::Tensor to_copy(const at::Tensor &self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                   std::optional<at::Device> device, std::optional<bool> pin_memory, bool non_blocking,
+                   std::optional<at::MemoryFormat> format) {
+    if (device && device->is_cpu() && is_tpu(self)) {
+        check_not_forked();
+        check(storage_wait(storage_of(self)));
+    }
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
 }
 
 at::Scalar local_scalar_dense(const at::Tensor &self) { return read_dense(self).item(); }
@@ -184,6 +197,7 @@ void copy_to_host(const at::Tensor &dst, const at::Tensor &src) {
 }
 
 void register_copies(torch::Library &aten) {
+    aten.impl("_to_copy", &to_copy);
     aten.impl("_copy_from", &copy_from);
     aten.impl("_copy_from_and_resize", &copy_from_and_resize);
     aten.impl("_local_scalar_dense", &local_scalar_dense);

@@ -1,5 +1,5 @@
 // Debug mode: indices are read back and checked before an operator that would clamp or drop bad ones is launched.
-#include "torch/debug_checks.h"
+#include "torch/checks.h"
 
 #include <ATen/ops/aminmax.h>
 
@@ -41,15 +41,6 @@ constexpr IndexUse kUses[] = {
     {"aten::take", 1, kFlat, false, true},
     {"aten::put", 1, kFlat, false, true},
 };
-
-const c10::IValue *argument_of(const OperatorPlan &plan, const c10::IValue *values, size_t i) {
-    if (i >= plan.args.size()) return nullptr;
-    return plan.args[i].source < 0 ? &plan.args[i].absent : &values[plan.args[i].source];
-}
-
-const at::Tensor *tensor_of(const c10::IValue *value) {
-    return value && value->isTensor() && value->toTensor().defined() ? &value->toTensor() : nullptr;
-}
 
 void check_range(const OperatorPlan &plan, const at::Tensor &index, int64_t dim, int64_t size, bool negative) {
     if (index.numel() == 0 || !at::isIntegralType(index.scalar_type(), false)) return;

@@ -5,7 +5,7 @@ namespace torch_tpu {
 
 struct Exclusion {
     const char *name;    // with overload; a trailing * stands for anything; the first that fits decides
-    const char *reason;  // NULL: not excluded
+    const char *reason;
 };
 
 inline constexpr Exclusion kExclusions[] = {
@@ -51,7 +51,6 @@ inline constexpr Exclusion kExclusions[] = {
     {"aten::_assert_*", "composed: checks on the host"},
     {"aten::_linalg_check_errors", "composed: raises on the host"},
     {"aten::_sparse_*", "sparse layouts"},
-    {"aten::_nested_tensor_from_mask_left_aligned", nullptr},  // answered: never
     {"aten::_nested_*", "nested tensors"},
     {"aten::_mkldnn*", "CPU library"},
     {"aten::mkldnn*", "CPU library"},

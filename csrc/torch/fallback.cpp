@@ -49,21 +49,48 @@ std::string in_short(const std::string &name, const std::string &reason) {
                                                              : text;
 }
 
-// The operator on copies of its arguments.
+// Copies of a call's arguments on the host. Those that lie in one storage do so there, too.
 class HostCopies {
    public:
+    HostCopies(const c10::IValue *values, int n) {
+        for (int i = 0; i < n; i++)
+            each_tensor(values[i], [&](const at::Tensor &t) {
+                if (is_tpu(t) && t.has_storage()) seen_.push_back(t);
+            });
+    }
+
     at::Tensor of(const at::Tensor &t) {
         if (!is_tpu(t)) return t;
         for (auto &[device, host] : copies_)
             if (device.is_same(t)) return host;
-        at::Tensor host = t.to(at::kCPU);
+        at::Tensor host = is_shared(t) ? in_whole(t) : t.to(at::kCPU);
         if (t.unsafeGetTensorImpl()->is_wrapped_number()) host.unsafeGetTensorImpl()->set_wrapped_number(true);
         copies_.emplace_back(t, host);
         return host;
     }
 
    private:
-    std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
+    static bool same_place(const at::Tensor &a, const at::Tensor &b) {
+        return a.storage().is_alias_of(b.storage()) && a.scalar_type() == b.scalar_type();
+    }
+
+    bool is_shared(const at::Tensor &t) const {
+        return t.has_storage() && !t.is_conj() && !t.is_neg() &&
+               std::any_of(seen_.begin(), seen_.end(),
+                           [&](const at::Tensor &other) { return !other.is_same(t) && same_place(other, t); });
+    }
+
+    // t as a view of a copy of all its storage.
+    at::Tensor in_whole(const at::Tensor &t) {
+        for (auto &[device, host] : wholes_)
+            if (same_place(device, t)) return host.as_strided(t.sizes(), t.strides(), t.storage_offset());
+        const auto elements = static_cast<int64_t>(t.storage().nbytes() / t.itemsize());
+        wholes_.emplace_back(t, t.as_strided({elements}, {1}, 0).to(at::kCPU));
+        return wholes_.back().second.as_strided(t.sizes(), t.strides(), t.storage_offset());
+    }
+
+    std::vector<at::Tensor> seen_;
+    std::vector<std::pair<at::Tensor, at::Tensor>> copies_, wholes_;
 };
 
 c10::IValue to_host(HostCopies &copies, const c10::IValue &value) {
@@ -109,7 +136,7 @@ void write_back(const c10::IValue &target, const c10::IValue &host) {
 }
 
 std::vector<c10::IValue> host_arguments(const OperatorPlan &plan, const c10::IValue *values) {
-    HostCopies copies;
+    HostCopies copies(values, plan.stack_size);
     std::vector<c10::IValue> host;
     for (int i = 0; i < plan.stack_size; i++) host.push_back(to_host(copies, values[i]));
     return host;

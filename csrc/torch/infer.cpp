@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "torch/boxed.h"
+#include "torch/checks.h"
 
 namespace torch_tpu {
 
@@ -127,6 +128,11 @@ torch::jit::Stack lstm_cell(const std::vector<c10::IValue> &arguments) {
     return {like(2), like(2), like(0)};
 }
 
+bool is_shared(const at::Tensor &target, const at::Tensor &t) {
+    const at::MemOverlapStatus status = at::get_overlap_status(target, t);
+    return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial;
+}
+
 }  // namespace
 
 void Frame::set_geometry(int k, const at::Tensor &inferred) {
@@ -150,15 +156,19 @@ void Frame::set_geometry(int k, const at::Tensor &inferred) {
 // What TensorIterator demands of a tensor that is written; an out= tensor takes the result's shape.
 void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, bool is_out) {
     const bool elementwise = plan.row && plan.row->meta == META_ELEMENTWISE;
+    bool shares = false;
     if (is_out && !elementwise && target.scalar_type() != inferred.scalar_type()) raise_as_on_cpu(plan, values);
     TORCH_CHECK(at::canCast(inferred.scalar_type(), target.scalar_type()), "result type ", inferred.scalar_type(),
                 " can't be cast to the desired output type ", target.scalar_type());
-    if (elementwise)
-        for (const ArgPlan &planned : plan.args)
-            if (planned.source >= 0)
-                each_tensor(values[planned.source], [&](const at::Tensor &t) {
-                    if (is_tpu(t)) at::assert_no_partial_overlap(target, t);
-                });
+    for (const ArgPlan &planned : plan.args)
+        if (planned.source >= 0)
+            each_tensor(values[planned.source], [&](const at::Tensor &t) {
+                if (!is_tpu(t)) return;
+                if (elementwise) at::assert_no_partial_overlap(target, t);
+                shares = shares || is_shared(target, t);
+            });
+    // Which of the others refuse such operands, only their kernels know.
+    if (is_out && !elementwise && shares) raise_as_on_cpu(plan, values);
     if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
     const bool was_empty = target.numel() == 0;
@@ -249,6 +259,7 @@ void Frame::infer_usual() {
 
 void Frame::infer() {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
+    check_arguments(plan, values);
     if (plan.name == "aten::_thnn_fused_lstm_cell" && !plan.writes) {
         const std::vector<c10::IValue> arguments = meta_arguments(plan, values);
         infer_from(arguments, lstm_cell(arguments));
