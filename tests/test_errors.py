@@ -201,6 +201,92 @@ def test_operands_that_share_a_part_with_the_result(name):
     assert outcomes[:2] == outcomes[2:]
 
 
+def positions(*values):
+    return torch.tensor(values, device=DEVICE)
+
+
+BAD_INDICES = dict(
+    embedding=lambda x: F.embedding(positions(0, 9), x),
+    embedding_bag=lambda x: F.embedding_bag(positions(0, 5), x, positions(0)),
+    gather=lambda x: x.gather(1, positions(9)[None]),
+    gather_negative=lambda x: x.gather(1, positions(-1)[None]),
+    index_select=lambda x: x.index_select(0, positions(3)),
+    index=lambda x: x[positions(3)],
+    index_negative=lambda x: x[positions(-4)],
+    index_second=lambda x: x[positions(0), positions(4)],
+    index_put=lambda x: x.clone().index_put_((positions(5),), torch.ones(1, device=DEVICE)),
+    index_put_accumulate=lambda x: x.clone().index_put_((positions(5),), torch.ones(1, device=DEVICE), accumulate=True),
+    scatter=lambda x: x.scatter(0, positions(7)[None], 1.0),
+    scatter_source=lambda x: x.scatter(0, positions(7)[None], x),
+    scatter_add=lambda x: x.scatter_add(0, positions(7)[None], x),
+    scatter_reduce=lambda x: x.scatter_reduce(0, positions(7)[None], x, "amax"),
+    index_add=lambda x: x.index_add(0, positions(3), x[:1]),
+    index_copy=lambda x: x.index_copy(0, positions(-1), x[:1]),
+    index_fill=lambda x: x.index_fill(0, positions(-4), 1.0),
+    take=lambda x: x.take(positions(12)),
+    put=lambda x: x.clone().put_(positions(12), torch.ones(1, device=DEVICE)),
+    cross_entropy=lambda x: F.cross_entropy(x, positions(0, 1, 4)),
+    cross_entropy_negative=lambda x: F.cross_entropy(x, positions(0, 1, -3)),
+)
+GOOD_INDICES = dict(
+    index=lambda x: x[positions(-3, 2)],
+    ignored=lambda x: F.cross_entropy(x, positions(0, 1, -100)),
+    index_fill=lambda x: x.index_fill(0, positions(-3), 1.0),
+    embedding=lambda x: F.embedding(positions(0, 2), x),
+    padding=lambda x: F.embedding_bag(positions(0, 2), x, positions(0), padding_idx=2),
+    take=lambda x: x.take(positions(-12, 11)),
+    nothing=lambda x: x[:0][positions()[:0].long()],
+    decomposed=lambda x: F.interpolate(x[None, None], scale_factor=2, mode="bicubic"),
+    outside_the_image=lambda x: F.grid_sample(x[None, None], x.view(1, 3, 2, 2) - 6, align_corners=False),
+)
+
+
+@pytest.mark.skipif(ON_CPU, reason="modes of the device")
+@pytest.mark.parametrize("mode", ["DEFER_NEVER", "DEFER_AND_FUSE", "compiled"])
+def test_indices_out_of_range(mode):
+    """IndexError with the operator's name where the host waits; later reads and other tensors are not concerned."""
+    from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+    x = torch.arange(12.0, device=DEVICE).reshape(3, 4)
+    waits = (lambda y: y.sum().item(), lambda y: y.cpu(), lambda y: torch.tpu.synchronize())
+    if mode == "compiled":
+        waits = waits[:1]
+    with set_eager_mode(EagerMode.DEFER_NEVER if mode == "compiled" else EagerMode[mode]):
+        for name, function in BAD_INDICES.items():
+            called = torch.compile(function) if mode == "compiled" else function
+            for wait in waits:
+                y = called(x)
+                with pytest.raises(IndexError, match=r"^aten::\w+[.\w]*: an index is out of range"):
+                    wait(y)
+                assert x.sum().item() == 66, name
+                y.cpu()
+        for function in GOOD_INDICES.values():
+            y = function(x)
+            for wait in waits:
+                wait(y)
+            torch.tpu.synchronize()
+    torch._dynamo.reset()
+
+
+@pytest.mark.skipif(ON_CPU, reason="modes of the device")
+def test_indices_out_of_range_long_before():
+    x = torch.arange(12.0, device=DEVICE).reshape(3, 4)
+    x.take(positions(99))
+    for _ in range(600):
+        x.take(positions(1))
+    with pytest.raises(IndexError, match="aten::take"):
+        torch.accelerator.synchronize()
+    torch.accelerator.synchronize()
+
+
+@pytest.mark.skipif(ON_CPU, reason="environment of the device")
+def test_index_checks_can_be_turned_off():
+    code = "import torch; print(torch.arange(3., device='tpu').take(torch.tensor([7], device='tpu')).item())"
+    done = child(code, TORCH_TPU_INDEX_CHECKS="0")
+    assert done.stdout == "2.0\n" and not done.stderr, done.stderr
+    assert "IndexError: aten::take" in child(code).stderr
+
+
 @pytest.mark.skipif(ON_CPU, reason="two devices")
 def test_device_mixes():
     x, y = torch.ones(2, 3), torch.ones(2, 3, device=DEVICE)

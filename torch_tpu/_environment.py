@@ -39,6 +39,12 @@ TABLE = (
         "TORCH_TPU_ENABLE_DEBUG_CHECKS", "0", "`1`: debug eager mode with its checks of indices and bounds.", "flag"
     ),
     Variable(
+        "TORCH_TPU_INDEX_CHECKS",
+        "1",
+        "`0`: programs do not look for indices that are out of range; the device takes the nearest one, or drops it.",
+        "flag",
+    ),
+    Variable(
         "TORCH_TPU_CPU_FALLBACK",
         "1",
         "`0`: an operator with neither a lowering nor a decomposition is an error instead of running on the CPU.",

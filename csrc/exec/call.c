@@ -521,8 +521,9 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
                 .targets = small.targets,
                 .donate = small.donate};
     void *heap = NULL;
-    if (v->n_parameters > SMALL_LAUNCH || e->n_outputs > SMALL_LAUNCH) {
-        size_t n = (size_t)(v->n_parameters > e->n_outputs ? v->n_parameters : e->n_outputs);
+    int n_outputs = e->n_outputs + v->has_code;
+    if (v->n_parameters > SMALL_LAUNCH || n_outputs > SMALL_LAUNCH) {
+        size_t n = (size_t)(v->n_parameters > n_outputs ? v->n_parameters : n_outputs);
         heap = mem_alloc(n * (3 * sizeof(void *) + sizeof(bool)));
         if (!heap) {
             entry_leave(e);
@@ -543,6 +544,7 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
     status *result = make_storages(e, c);
     exec_release();
     if (!result) result = run(&l, c);
+    if (!result && v->has_code && e->n_outputs > 0) indices_add(c->device, l.outputs[e->n_outputs]);
     for (int i = 0; i < v->n_parameters; i++) pjrt_buffer_release(l.inputs[i]);
     exec_acquire();
     if (result)

@@ -400,6 +400,7 @@ static status *lower_text(const entry *e, const graph *g, lower_request *request
     int32_t *donate = mem_alloc(sizeof *donate * (size_t)(e->n_inputs + 1));
     if (!donate) return status_no_memory();
     for (int i = 0; i < e->n_inputs; i++) donate[i] = e->inputs[i].donate_to;
+    request->check_indices = indices_are_checked();
     status *s = graph_lower(g, "program", request, donate, text);
     if (!s && strbuf_failed(text)) s = status_no_memory();
     mem_free(donate);
@@ -426,6 +427,7 @@ static status *fill_variant(variant *v, const call *c, const entry *e, lower_req
         v->class_length[k] = request->class_length[k];
         v->n_parameters += request->class_parameter[k] >= 0;
     }
+    v->has_code = request->has_code;
     v->random_parameter = request->random_parameter;
     v->random_count = graph_random_count(v->graph);
     v->n_parameters += request->random_parameter >= 0;

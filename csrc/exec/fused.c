@@ -368,6 +368,7 @@ static status *compile_program(fused_program *p, hlo_precision precision) {
     strbuf text;
     strbuf_init(&text);
     lower_request_init(&p->request, precision);
+    p->request.check_indices = indices_are_checked();
     status *s = build_program_graph(p, g);
     if (!s) s = graph_lower(g, "program", &p->request, p->donate_to, &text);
     if (!s && strbuf_failed(&text)) s = status_no_memory();
@@ -464,7 +465,7 @@ static void store_value(int32_t value, pjrt_buffer *b, const base_type *t) {
 
 static status *launch_program(const fused_program *p) {
     pjrt_buffer **inputs = mem_alloc(sizeof *inputs * (p->n_parameters + 1));
-    pjrt_buffer **outputs = mem_alloc(sizeof *outputs * (p->n_outputs + 1));
+    pjrt_buffer **outputs = mem_alloc(sizeof *outputs * (p->n_outputs + 2));
     bool *donate = mem_alloc(p->n_parameters + 1);
     status *s = inputs && outputs && donate ? make_inputs(p, inputs, donate) : status_no_memory();
     if (!s && p->n_outputs > 0) {
@@ -473,6 +474,7 @@ static status *launch_program(const fused_program *p) {
         COUNT(launches, 1);
     }
     if (!s) {
+        if (p->n_outputs > 0 && p->request.has_code) indices_add(pending.device, outputs[p->n_outputs]);
         exec_acquire();
         for (size_t o = 0; o < p->n_outputs; o++)
             store_value(p->outputs[o], outputs[o], &output_of(p->outputs[o])->type);
@@ -497,8 +499,10 @@ static const number *alone_number(void *context, const number_slot *slot) { retu
 static status *run_alone(const pending_node *n, pjrt_buffer **values) {
     variant *v = n->v;
     if (!v->executable) STATUS_TRY(variant_compile(n->e, v, exec_get_precision()));
-    pjrt_buffer **inputs = mem_alloc(sizeof *inputs * (size_t)(v->n_parameters + 1));
+    size_t n_outputs = (size_t)n->e->n_outputs;
+    pjrt_buffer **inputs = mem_alloc(sizeof *inputs * ((size_t)v->n_parameters + n_outputs + 1));
     if (!inputs) return status_no_memory();
+    pjrt_buffer **outputs = inputs + v->n_parameters;
     status *s = NULL;
     for (int i = 0; i < n->e->n_inputs && !s; i++) {
         int32_t operand = AT(pending.operands, int32_t, n->first_operand + i);
@@ -521,8 +525,9 @@ static status *run_alone(const pending_node *n, pjrt_buffer **values) {
                                       &inputs[v->random_parameter]);
     }
     if (!s)
-        s = storage_name_holders(
-            pjrt_execute(v->executable, pending.device, v->n_parameters, inputs, NULL, values + n->first_value));
+        s = storage_name_holders(pjrt_execute(v->executable, pending.device, v->n_parameters, inputs, NULL, outputs));
+    for (size_t k = 0; k < n_outputs && !s; k++) values[(size_t)n->first_value + k] = outputs[k];
+    if (!s && v->has_code) indices_add(pending.device, outputs[n_outputs]);
     for (int i = n->e->n_inputs; i < v->n_parameters; i++) pjrt_buffer_release(inputs[i]);
     mem_free(inputs);
     return s;

@@ -33,8 +33,9 @@ struct storage {
     int32_t external;  /* fused mode: its base's number among the pending graph's inputs, if external_serial is the
                           graph's */
     uint64_t external_serial;
-    char *lost; /* why its value could not be computed: reading it is this error */
-    bool raw;   /* bytes whose type is not known yet: the first typed use retypes the base once */
+    uint64_t indices; /* indices_serial when its base was set */
+    char *lost;       /* why its value could not be computed: reading it is this error */
+    bool raw;         /* bytes whose type is not known yet: the first typed use retypes the base once */
     /* While a key is built, under the lock: number of that scan and the storage's index in it. */
     uint64_t visit;
     int32_t visit_index;
@@ -133,6 +134,7 @@ typedef struct variant {
     int64_t class_length[SLOT_CLASSES];
     int random_parameter, random_count;
     int n_parameters;
+    bool has_code;               /* the program's last result is one for its indices */
     int16_t first_number[64];    /* per argument: where its numbers stand among `constants` */
     graph *graph;                /* of the call: inputs and outputs are the entry's */
     pjrt_executable *executable; /* NULL until it is launched alone */
@@ -204,6 +206,14 @@ bool fused_other_options(int options); /* under the lock: what has gathered comp
 typedef const number *(*slot_source)(void *context, const number_slot *slot);
 status *make_number_vector(int n_slots, const number_slot *slots, slot_class cls, int64_t length, int device,
                            slot_source source, void *context, pjrt_buffer **out);
+
+/* ---- indices ---- */
+bool indices_are_checked(void);
+void indices_add(int device, pjrt_buffer *code); /* takes the last result of a program that has one for its indices */
+uint64_t indices_serial(void);                   /* of the last one added. Under the lock */
+/* Reads what the device's programs have said up to that serial number, without waiting for what was launched later.
+ * IndexError, once for each time. No lock held. */
+status *indices_check(int device, uint64_t last);
 
 /* ---- random words ---- */
 uint64_t random_word(uint64_t seed,

@@ -123,7 +123,7 @@ static status *create_client(pjrt_client **out) {
                           "the PJRT plugin cannot be loaded (TORCH_TPU_PJRT_PLUGIN takes cpu, tpu or a path, and "
                           "TPU_LIBRARY_PATH a path; unset, an installed one is chosen)");
     if (!s) s = pjrt_client_create(plugin, 0, NULL, out);
-    if (s && plugin && !pjrt_tpu_attached() && is_libtpu(strbuf_text(&path)))
+    if (s && !pjrt_tpu_attached() && is_libtpu(strbuf_text(&path)))
         s = status_prefix(s,
                           "no TPU is attached to this machine, and libtpu needs one (TORCH_TPU_PJRT_PLUGIN=cpu, or "
                           "neither it nor TPU_LIBRARY_PATH, takes the XLA CPU plugin; torch_tpu.tpu.aot compiles for "
@@ -339,7 +339,7 @@ status *runtime_synchronize(int device) {
             first = s;
     }
     mem_free(waiting);
-    return storage_name_holders(first);
+    return first ? storage_name_holders(first) : indices_check(device, UINT64_MAX);
 }
 
 void exec_counters_read(exec_counters *out) {

@@ -156,6 +156,7 @@ void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t) {
         s->lost = NULL;
     }
     if (!b) return;
+    s->indices = indices_serial();
     s->type = *t;
     count_bytes(base_type_bytes(t));
 }
@@ -390,6 +391,13 @@ status *storage_write_host(storage *s, const geometry *g, const void *data) {
     return result;
 }
 
+static status *check_indices(storage *s) {
+    exec_acquire();
+    uint64_t last = s->indices;
+    exec_release();
+    return indices_check(s->device, last);
+}
+
 static status *download(storage *s, void *data, size_t size) {
     pjrt_buffer *b;
     STATUS_TRY(take_base(s, &b));
@@ -399,7 +407,7 @@ static status *download(storage *s, void *data, size_t size) {
     }
     status *result = pjrt_buffer_to_host(b, data, size);
     pjrt_buffer_release(b);
-    return storage_name_holders(result);
+    return result ? storage_name_holders(result) : check_indices(s);
 }
 
 status *storage_read_host(storage *s, const geometry *g, void *data) {
@@ -425,5 +433,5 @@ status *storage_wait(storage *s) {
     if (!b) return NULL;
     status *result = pjrt_buffer_wait(b);
     pjrt_buffer_release(b);
-    return storage_name_holders(result);
+    return result ? storage_name_holders(result) : check_indices(s);
 }

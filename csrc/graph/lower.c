@@ -19,6 +19,8 @@ typedef struct lower_state {
     uint64_t dynamic_args;
     int32_t slot_node;
     int depth;
+    hlo_value code;     /* of the indices seen so far; NULL: none */
+    bool inside;        /* a region of control flow */
     hlo_value turns;    /* in loops: ui64[1], different in every turn; NULL outside */
     const graph *graph; /* and its node that is being lowered */
     const graph_node *node;
@@ -161,6 +163,18 @@ static bool is_contiguous(void *context, int arg) {
     return true;
 }
 
+/* ---- indices ---- */
+
+static bool wants_codes(void *context) {
+    const lower_state *s = context;
+    return s->request->check_indices && !s->inside;
+}
+
+static void index_seen(void *context, hlo_value code) {
+    lower_state *s = context;
+    s->code = s->code ? hlo_maximum(s->builder, s->code, code) : code;
+}
+
 /* ---- nodes ---- */
 
 static bool lower_graph(lower_state *s, const graph *g, hlo_value *values);
@@ -182,7 +196,8 @@ static bool give_values(const argument *a, const hlo_value *values, arena *mem, 
 
 static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     arena *mem = hlo_arena(s->builder);
-    lowering_host host = {runtime_number, number_used, random_state, s, is_contiguous, is_fixed};
+    lowering_host host = {runtime_number, number_used, random_state, s,
+                          is_contiguous,  is_fixed,    index_seen,   wants_codes};
     lowering l = {.builder = s->builder,
                   .row = n->row,
                   .n_args = n->n_args,
@@ -232,9 +247,12 @@ static bool lower_inside(lower_state *s, const graph *sub, const hlo_value *inpu
     hlo_value *inner = ARENA_NEW(hlo_arena(s->builder), hlo_value, sub->n_values);
     if (!inner) return false;
     for (int i = 0; i < sub->n_inputs; i++) inner[sub->inputs[i]] = inputs[i];
+    bool outside = s->inside;
+    s->inside = true;
     s->depth++;
     bool ok = lower_graph(s, sub, inner);
     s->depth--;
+    s->inside = outside;
     for (int k = 0; ok && k < sub->n_outputs; k++) outputs[k] = sub->outputs[k] < 0 ? NULL : inner[sub->outputs[k]];
     return ok;
 }
@@ -384,7 +402,7 @@ static status *emit(lower_state *s, const graph *g, const char *name, const int3
     hlo_builder *b = s->builder;
     arena *mem = hlo_arena(b);
     hlo_value *values = ARENA_NEW(mem, hlo_value, g->n_values);
-    hlo_value *outputs = ARENA_NEW(mem, hlo_value, g->n_outputs);
+    hlo_value *outputs = ARENA_NEW(mem, hlo_value, g->n_outputs + 1);
     if (!values || !outputs) return status_no_memory();
     for (int i = 0; i < g->n_inputs; i++) {
         const tensor_type *t = &g->types[g->inputs[i]];
@@ -396,6 +414,8 @@ static status *emit(lower_state *s, const graph *g, const char *name, const int3
     int n = 0;
     for (int k = 0; k < g->n_outputs; k++)
         if (g->outputs[k] >= 0) outputs[n++] = values[g->outputs[k]];
+    s->request->has_code = s->code != NULL;
+    if (s->code) outputs[n++] = s->code;
     return hlo_finish(b, name, n, outputs, mlir);
 }
 

@@ -12,7 +12,9 @@ static hlo_value flatten(hlo_builder *b, hlo_value x) {
 static void lower_embedding(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value table = arg_tensor(l, 0);
-    if (table) result_set(l, 0, index_take(b, table, 0, index_normalize(b, arg_tensor(l, 1), table->dims[0])));
+    if (!table) return;
+    check_index(l, arg_tensor(l, 1), table->dims[0], false, NULL);
+    result_set(l, 0, index_take(b, table, 0, index_normalize(b, arg_tensor(l, 1), table->dims[0])));
 }
 
 /* How often each of `rows` indices occurs, and that count for every index. */
@@ -142,6 +144,7 @@ static void lower_embedding_bag(lowering *l) {
     int64_t mode = arg_int(l, 4), padding = arg_int_or(l, 8, -1), map = 0;
     bags e = {.table = table, .rows = table->dims[0], .width = table->dims[1], .n = hlo_element_count(index)};
     e.bags = offsets->dims[0] - (arg_bool(l, 7) ? 1 : 0);
+    check_index(l, index, e.rows, false, NULL);
     e.index = index_normalize(b, flatten(b, index), e.rows);
     e.bag = bag_of_index(b, offsets, e.n, e.bags);
     if (padding < -1) padding += e.rows;

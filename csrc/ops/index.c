@@ -22,6 +22,13 @@ static bool is_mask(hlo_value v) { return v && (v->dtype == DTYPE_BOOL || v->dty
 
 /* ---- index ---- */
 
+/* What PyTorch's own decompositions index with is in range. */
+static void check_entries(lowering *l, hlo_value x, int n, const hlo_value *entries) {
+    if (!x || strncmp(lower_name(l), "aten::_unsafe", 13) == 0) return;
+    for (int i = 0; i < n && i < x->rank; i++)
+        if (entries[i]) check_index(l, entries[i], x->dims[i], true, NULL);
+}
+
 static void lower_index(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
@@ -35,6 +42,7 @@ static void lower_index(lowering *l) {
         return;
     }
     advanced_index a;
+    check_entries(l, x, n, entries);
     if (!given)
         result_set(l, 0, x);
     else if (advanced_index_init(b, &a, x, n, entries))
@@ -124,6 +132,7 @@ static void lower_index_put(lowering *l) {
         values = hlo_convert(b, values, x->dtype);
         result_set(l, 0, accumulate ? hlo_add(b, x, values) : values);
     } else if (masks == 0) {
+        check_entries(l, x, n, entries);
         if (advanced_index_init(b, &a, x, n, entries))
             result_set(l, 0, advanced_index_write(b, &a, x, values, accumulate ? INDEX_ADD : INDEX_SET));
     } else if (masks == 1 && others == 0) {
@@ -144,6 +153,7 @@ static void lower_index_select(lowering *l) {
     hlo_value x = at_least_1d(b, arg_tensor(l, 0)), index = at_least_1d(b, arg_tensor(l, 2));
     if (!x || !index) return;
     int dim = index_dim(l, 1, x->rank);
+    check_index(l, index, x->dims[dim], false, NULL);
     hlo_value y = index_take(b, x, dim, index_normalize(b, index, x->dims[dim]));
     result_set(l, 0, hlo_reshape(b, y, result_rank(l, 0), result_dims(l, 0)));
 }
@@ -155,12 +165,13 @@ typedef struct {
     int dim;
 } slices;
 
-static bool read_slices(lowering *l, slices *s, hlo_value source) {
+static bool read_slices(lowering *l, slices *s, hlo_value source, bool negative) {
     hlo_builder *b = lower_builder(l);
     s->x = at_least_1d(b, arg_tensor(l, 0));
     hlo_value index = at_least_1d(b, arg_tensor(l, 2));
     if (!s->x || !index || !source) return false;
     s->dim = index_dim(l, 1, s->x->rank);
+    check_index(l, index, s->x->dims[s->dim], negative, NULL);
     s->index = index_normalize(b, index, s->x->dims[s->dim]);
     int64_t dims[HLO_MAX_RANK], count = 1;
     memcpy(dims, s->x->dims, sizeof(int64_t) * (size_t)s->x->rank);
@@ -182,7 +193,7 @@ static void lower_index_add(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0), source = arg_tensor(l, 3);
     slices s;
-    if (!x || !source || !read_slices(l, &s, source)) return;
+    if (!x || !source || !read_slices(l, &s, source, false)) return;
     if (arg_given(l, 4)) {
         hlo_value alpha = arg_number(l, 4, x->dtype);
         s.source = x->dtype == DTYPE_BOOL ? hlo_and(b, s.source, alpha) : hlo_multiply(b, s.source, alpha);
@@ -192,7 +203,7 @@ static void lower_index_add(lowering *l) {
 
 static void lower_index_copy(lowering *l) {
     slices s;
-    if (read_slices(l, &s, arg_tensor(l, 3))) set_slices(l, &s, INDEX_SET);
+    if (read_slices(l, &s, arg_tensor(l, 3), false)) set_slices(l, &s, INDEX_SET);
 }
 
 static void lower_index_fill(lowering *l) {
@@ -200,7 +211,7 @@ static void lower_index_fill(lowering *l) {
     slices s;
     if (!x) return;
     hlo_value value = arg_number(l, 3, x->dtype);
-    if (read_slices(l, &s, value)) set_slices(l, &s, INDEX_SET);
+    if (read_slices(l, &s, value, true)) set_slices(l, &s, INDEX_SET);
 }
 
 /* ---- gather, take, put ---- */
@@ -210,6 +221,7 @@ static void lower_gather(lowering *l) {
     hlo_value x = arg_tensor(l, 0), index = arg_tensor(l, 2);
     if (!x || !index) return;
     int dim = index_dim(l, 1, x->rank);
+    check_index(l, index, x->rank ? x->dims[dim] : 1, false, NULL);
     hlo_value y = index_gather(b, x, dim, index_normalize(b, index, x->rank ? x->dims[dim] : 1));
     result_set(l, 0, hlo_reshape(b, y, result_rank(l, 0), result_dims(l, 0)));
 }
@@ -217,8 +229,9 @@ static void lower_gather(lowering *l) {
 static void lower_take(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
-    if (x)
-        result_set(l, 0, index_take(b, flatten(b, x), 0, index_normalize(b, arg_tensor(l, 1), hlo_element_count(x))));
+    if (!x) return;
+    check_index(l, arg_tensor(l, 1), hlo_element_count(x), true, NULL);
+    result_set(l, 0, index_take(b, flatten(b, x), 0, index_normalize(b, arg_tensor(l, 1), hlo_element_count(x))));
 }
 
 static void lower_put(lowering *l) {
@@ -227,6 +240,7 @@ static void lower_put(lowering *l) {
     bool accumulate = arg_bool(l, 3);
     if (x && accumulate) x = hlo_convert(b, x, dtype_opmath(x->dtype));
     if (!x || !index || !source) return;
+    check_index(l, index, hlo_element_count(x), true, NULL);
     index = index_normalize(b, flatten(b, index), hlo_element_count(x));
     source = flatten(b, hlo_convert(b, source, x->dtype));
     hlo_value y = index_put_slices(b, flatten(b, x), 0, index, source, accumulate ? INDEX_ADD : INDEX_SET);

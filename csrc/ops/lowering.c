@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hashmap.h"
+
 /* ---- promotion: at::native::ResultTypeState, TensorIterator's rule (aten/src/ATen/native/TypeProperties.cpp) ---- */
 
 typedef struct {
@@ -337,6 +339,32 @@ hlo_value arg_number_at(lowering *l, int i, int j, dtype t) {
     if (!a) return NULL;
     if (j < 0 || j >= a->count) return hlo_fail(l->builder, STATUS_INTERNAL, "argument %d has no element %d", i, j);
     return number_value(l, i, j, &a->u.numbers[j], t);
+}
+
+/* ---- indices ---- */
+
+int32_t index_code(const char *operator_name) {
+    return (int32_t)(hash_bytes(operator_name, strlen(operator_name)) & INT32_MAX) | 1;
+}
+
+void check_index(lowering *l, hlo_value index, int64_t size, bool negative, hlo_value used) {
+    const lowering_host *host = l->host;
+    hlo_builder *b = l->builder;
+    if (!host || !host->index_seen || !host->wants_codes(host->context) || !index || !dtype_is_int(index->dtype) ||
+        hlo_element_count(index) == 0)
+        return;
+    if (dtype_bytes(index->dtype) < 4 && size <= INT32_MAX) index = hlo_convert(b, index, DTYPE_I32);
+    if (!index) return;
+    hlo_value bad = hlo_ge(b, index, hlo_constant_int(b, index->dtype, 0, NULL, size));
+    if (dtype_is_signed(index->dtype))
+        bad = hlo_or(b, bad, hlo_lt(b, index, hlo_constant_int(b, index->dtype, 0, NULL, negative ? -size : 0)));
+    if (used) bad = hlo_and(b, bad, used);
+    int64_t all[HLO_MAX_RANK];
+    for (int i = 0; i < index->rank; i++) all[i] = i;
+    hlo_value any = index->rank ? hlo_reduce(b, HLO_REDUCE_OR, bad, index->rank, all) : bad;
+    host->index_seen(host->context,
+                     hlo_select(b, any, hlo_constant_int(b, DTYPE_I32, 0, NULL, index_code(l->row->name)),
+                                hlo_constant_int(b, DTYPE_I32, 0, NULL, 0)));
 }
 
 /* ---- results ---- */

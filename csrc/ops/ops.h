@@ -113,6 +113,14 @@ const int64_t *result_dims(const lowering *l, int k);
  * rank-compatible broadcast is expanded. */
 void result_set(lowering *l, int k, hlo_value v);
 
+/* ---- indices ---- */
+/* The program says afterwards that this operator was given an index outside [0, size), or [-size, size) where negative
+ * ones count from the end. Only elements at which `used` holds count; NULL: all. Inside loops and branches nothing is
+ * said. */
+void check_index(lowering *l, hlo_value index, int64_t size, bool negative, hlo_value used);
+/* What a program says for an operator: never 0. */
+int32_t index_code(const char *operator_name);
+
 /* ---- random numbers ---- */
 /* Uniform bits from this call's (seed, offset), a fresh stream for each use within the call. t is U8, U16, U32 or U64.
  */

@@ -100,6 +100,7 @@ static bool read_placement(lowering *l, placement *p, bool scalar) {
         return false;
     }
     p->dim = (int)d;
+    check_index(l, index, p->x->rank ? p->x->dims[p->dim] : 1, false, NULL);
     p->index = index_normalize(b, index, p->x->rank ? p->x->dims[p->dim] : 1);
     if (p->x->rank && index->rank == 0) p->index = hlo_reshape(b, p->index, 1, (int64_t[]){1});
     hlo_value source = scalar ? arg_number(l, 3, p->x->dtype) : hlo_convert(b, arg_tensor(l, 3), p->x->dtype);

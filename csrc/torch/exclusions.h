@@ -4,7 +4,7 @@
 namespace torch_tpu {
 
 struct Exclusion {
-    const char *name;    // with overload; a trailing * stands for anything; the first that fits decides
+    const char *name;  // with overload; a trailing * stands for anything; the first that fits decides
     const char *reason;
 };
 

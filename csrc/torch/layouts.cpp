@@ -96,9 +96,19 @@ at::Tensor transform_laid_out(const c10::IValue *values, const std::string &name
     return at::empty_strided(sizes, transform_strides(strides, sizes, dims, to_real || from_real), inferred.options());
 }
 
+// The CPU keeps no statistics of a batch that were not computed: in evaluation these results are empty.
+bool is_unused_statistic(const std::string &name, const c10::IValue *values, int k) {
+    if (k < 1 || k > 2) return false;
+    if (name == "aten::_native_batch_norm_legit_no_training" || name == "aten::_batch_norm_no_update") return true;
+    const bool has_training = name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit" ||
+                              name == "aten::_native_batch_norm_legit_functional";
+    return has_training && !values[5].toBool();
+}
+
 }  // namespace
 
 at::Tensor Frame::laid_out(const at::Tensor &inferred, int k) const {
+    if (inferred.defined() && is_unused_statistic(plan.name, values, k)) return inferred.new_empty({0});
     // Without a batch there is one loss, as a number; the meta kernel says a vector.
     if (k == 0 && plan.name == "aten::multilabel_margin_loss_forward" && values[0].toTensor().dim() < 2)
         return inferred.new_empty({});

@@ -145,6 +145,53 @@ static void test_random(void) {
     graph_destroy(inner);
 }
 
+static void lower_pick(lowering *l) {
+    check_index(l, arg_tensor(l, 0), 5, true, NULL);
+    result_set(l, 0, arg_tensor(l, 0));
+}
+static const op_row row_pick = {.name = "test::pick", .lower = lower_pick};
+
+static const int64_t three = 3;
+static const tensor_type picked = {DTYPE_I64, 1, &three};
+
+static int32_t pick(graph *g, int32_t from) {
+    argument a = {.tag = ARG_VALUE, .u.value = from};
+    return graph_call(g, &row_pick, 1, &a, 1, &picked);
+}
+
+/* The code of the indices is a result more where it is asked for, one for all operators of the program; what a branch
+ * does is not told. */
+static void test_indices(void) {
+    graph *g = graph_create(), *inner = graph_create(), *branches = graph_create();
+    graph_output(inner, pick(inner, graph_input(inner, DTYPE_I64, 1, &three)));
+    int32_t x = graph_input(g, DTYPE_I64, 1, &three);
+    int32_t first = pick(g, x);
+    graph_output(g, graph_call_graph(g, inner, 1, &first));
+    int32_t which = graph_input(branches, DTYPE_I32, 0, NULL), y = graph_input(branches, DTYPE_I64, 1, &three);
+    graph *both[2] = {inner, inner};
+    graph_output(branches, graph_call_case(branches, which, 2, both, 1, &y));
+    for (int asked = 0; asked < 2; asked++) {
+        strbuf text;
+        strbuf_init(&text);
+        lower_request r;
+        lower_request_init(&r, HLO_PRECISION_DEFAULT);
+        r.check_indices = asked;
+        if (CHECK_OK(graph_lower(g, "p", &r, NULL, &text))) {
+            CHECK_INT(r.has_code, asked);
+            CHECK((strstr(strbuf_text(&text), "-> (tensor<3xi64>, tensor<i32>)") != NULL) == asked);
+            CHECK((strstr(strbuf_text(&text), "maximum") != NULL) == asked);
+        }
+        strbuf_clear(&text);
+        if (CHECK_OK(graph_lower(branches, "p", &r, NULL, &text))) CHECK(!r.has_code);
+        lower_request_free(&r);
+        strbuf_free(&text);
+    }
+    CHECK(index_code("test::pick") > 0 && index_code("test::pick") != index_code("test::take"));
+    graph_destroy(branches);
+    graph_destroy(g);
+    graph_destroy(inner);
+}
+
 /* Each allocation of building and lowering fails once: an error, no crash, nothing leaked. */
 static void test_no_memory(void) {
     long live = mem_live_count();
@@ -172,6 +219,7 @@ int main(void) {
     test_errors();
     test_lowering();
     test_random();
+    test_indices();
     test_no_memory();
     return check_report();
 }
