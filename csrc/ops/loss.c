@@ -178,7 +178,8 @@ static void lower_nll_loss(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = arg_tensor(l, 0);
     class_targets t = read_targets(l, x, 1, 2, 4);
-    if (t.target) check_index(l, t.target, x->dims[t.dim], false, t.used);
+    int64_t ignored = arg_int(l, 4);
+    if (t.target) check_index(l, arg_tensor(l, 1), x->dims[t.dim], false, &ignored);
     hlo_value picked = index_gather(b, x, t.dim, t.target);
     hlo_value loss = hlo_multiply(b, hlo_negate(b, picked), t.weight);
     loss = hlo_select(b, t.used, loss, hlo_like(b, loss, 0));

@@ -347,7 +347,7 @@ int32_t index_code(const char *operator_name) {
     return (int32_t)(hash_bytes(operator_name, strlen(operator_name)) & INT32_MAX) | 1;
 }
 
-void check_index(lowering *l, hlo_value index, int64_t size, bool negative, hlo_value used) {
+void check_index(lowering *l, hlo_value index, int64_t size, bool negative, const int64_t *ignored) {
     const lowering_host *host = l->host;
     hlo_builder *b = l->builder;
     if (!host || !host->index_seen || !host->wants_codes(host->context) || !index || !dtype_is_int(index->dtype) ||
@@ -355,10 +355,13 @@ void check_index(lowering *l, hlo_value index, int64_t size, bool negative, hlo_
         return;
     if (dtype_bytes(index->dtype) < 4 && size <= INT32_MAX) index = hlo_convert(b, index, DTYPE_I32);
     if (!index) return;
+    /* Fused with what uses the indices, the check made a TPU's compiler choose a slower form of the rest. */
+    hlo_optimization_barrier(b, 1, &index, &index);
+    if (!index) return;
     hlo_value bad = hlo_ge(b, index, hlo_constant_int(b, index->dtype, 0, NULL, size));
     if (dtype_is_signed(index->dtype))
         bad = hlo_or(b, bad, hlo_lt(b, index, hlo_constant_int(b, index->dtype, 0, NULL, negative ? -size : 0)));
-    if (used) bad = hlo_and(b, bad, used);
+    if (ignored) bad = hlo_and(b, bad, hlo_ne(b, index, hlo_constant_int(b, index->dtype, 0, NULL, *ignored)));
     int64_t all[HLO_MAX_RANK];
     for (int i = 0; i < index->rank; i++) all[i] = i;
     hlo_value any = index->rank ? hlo_reduce(b, HLO_REDUCE_OR, bad, index->rank, all) : bad;

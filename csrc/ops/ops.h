@@ -115,9 +115,8 @@ void result_set(lowering *l, int k, hlo_value v);
 
 /* ---- indices ---- */
 /* The program says afterwards that this operator was given an index outside [0, size), or [-size, size) where negative
- * ones count from the end. Only elements at which `used` holds count; NULL: all. Inside loops and branches nothing is
- * said. */
-void check_index(lowering *l, hlo_value index, int64_t size, bool negative, hlo_value used);
+ * ones count from the end. An index of *ignored is good (NULL: none). Inside loops and branches nothing is said. */
+void check_index(lowering *l, hlo_value index, int64_t size, bool negative, const int64_t *ignored);
 /* What a program says for an operator: never 0. */
 int32_t index_code(const char *operator_name);
 
