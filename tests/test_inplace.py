@@ -139,3 +139,25 @@ def test_copy_between_all_layouts():
 
     both(program, torch.zeros(3, 4), torch.arange(12.0).view(4, 3))
     both(program, torch.zeros(3, 4, dtype=torch.int32), torch.arange(12.0).view(4, 3) + 0.7)
+
+
+def test_out_of_an_operator_that_also_writes_its_operands():
+    """The out= arguments are the operator's results; running statistics are written beside them."""
+
+    def run(x, weight, mean, variance):
+        out = [torch.empty(0, device=x.device) for _ in range(3)]
+        torch.ops.aten._native_batch_norm_legit.out(
+            x, weight, weight, mean, variance, True, 0.1, 1e-5, out=out[0], save_mean=out[1], save_invstd=out[2]
+        )
+        return [*out, mean, variance]
+
+    torch.manual_seed(0)
+    operands = (torch.randn(5, 3, 4), torch.rand(3), torch.zeros(3), torch.ones(3))
+    same(run(*up([*operands])), run(*operands), rtol=1e-4, atol=1e-5)
+
+
+def test_statistics_of_a_batch_in_evaluation_are_empty():
+    x, weight, mean, variance = torch.randn(5, 3, 4), torch.rand(3), torch.zeros(3), torch.ones(3)
+    for function in (torch.ops.aten.native_batch_norm, torch.ops.aten._native_batch_norm_legit):
+        want = function(x, weight, weight, mean, variance, False, 0.1, 1e-5)
+        same(function(*up([x, weight, weight, mean, variance]), False, 0.1, 1e-5), want, rtol=1e-4, atol=1e-5)

@@ -200,12 +200,14 @@ void plan_arguments(OperatorPlan &plan) {
     plan.stack_size = static_cast<int>(called.arguments().size());
 }
 
-// The functional operator's results are the called one's new returns, in order, then its written arguments, in order.
+// The functional operator's results are the called one's new returns, in order, then its out= arguments, then the others
+// that it writes, in order.
 void plan_results(OperatorPlan &plan) {
     const auto &schema = plan.called.schema();
     std::vector<int> written;
     for (size_t i = 0; i < schema.arguments().size(); i++)
         if (is_written(schema.arguments()[i])) written.push_back(static_cast<int>(i));
+    std::stable_partition(written.begin(), written.end(), [&](int i) { return schema.arguments()[i].is_out(); });
     plan.writes = !written.empty();
     for (size_t k = 0; k < schema.returns().size(); k++) {
         const c10::Argument &value = schema.returns()[k];
