@@ -200,8 +200,8 @@ void plan_arguments(OperatorPlan &plan) {
     plan.stack_size = static_cast<int>(called.arguments().size());
 }
 
-// The functional operator's results are the called one's new returns, in order, then its out= arguments, then the others
-// that it writes, in order.
+// The functional operator's results are the called one's new returns, in order, then its out= arguments, then the
+// others that it writes, in order.
 void plan_results(OperatorPlan &plan) {
     const auto &schema = plan.called.schema();
     std::vector<int> written;
