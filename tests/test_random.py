@@ -176,3 +176,18 @@ def test_distributions():
         sample = distribution.sample((4000,))
         assert sample.device.type == DEVICE and abs(sample.float().mean().item() - mean) < 0.1, distribution
         assert torch.isfinite(distribution.log_prob(sample)).all()
+
+
+@pytest.mark.parametrize("name", ["randn", "exponential", "cauchy", "log_normal", "gamma"])
+def test_ends_of_the_unit_interval_are_never_reached(name):
+    """A uniform number that rounds to 0 or 1 is an infinity or a zero here: about one in 2^24 where it can happen."""
+    for _ in range(3):
+        x = torch.empty(1 << 24, device=DEVICE)
+        if name == "randn":
+            x = torch.randn_like(x)
+        elif name == "gamma":
+            x = torch._standard_gamma(torch.full((1 << 20,), 3.0, device=DEVICE))
+        else:
+            getattr(x, name + "_")()
+        assert torch.isfinite(x).all().item()
+        assert name not in ("exponential", "gamma") or (x > 0).all().item()

@@ -15,10 +15,8 @@ static hlo_value uniform(lowering *l, dtype t) {
     return hlo_complex(lower_builder(l), re, random_uniform(l, draw_type(t), rank, dims));
 }
 
-/* Uniform numbers inside (0, 1): both ends are half a step away. */
 static hlo_value open_uniform(lowering *l, dtype t) {
-    hlo_value u = random_uniform(l, t, result_rank(l, 0), result_dims(l, 0));
-    return math_plus(lower_builder(l), u, t == DTYPE_F64 ? 0x1p-54 : 0x1p-25);
+    return random_open_uniform(l, t, result_rank(l, 0), result_dims(l, 0));
 }
 
 /* A complex normal number has variance 1: its parts have 1/2 each. */
@@ -210,7 +208,7 @@ static void lower_randperm(lowering *l) {
  * Spirakis, "Weighted random sampling with a reservoir", 2006). */
 static hlo_value race(lowering *l, hlo_value p, int64_t samples) {
     hlo_builder *b = lower_builder(l);
-    hlo_value u = ADDK(random_uniform(l, DTYPE_F32, p->rank, p->dims), 0x1p-25), times, order;
+    hlo_value u = random_open_uniform(l, DTYPE_F32, p->rank, p->dims), times, order;
     hlo_top_k(b, DIV(p, NEG(LOG(u))), samples, &times, &order);
     return order;
 }

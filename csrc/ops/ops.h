@@ -126,6 +126,8 @@ int32_t index_code(const char *operator_name);
 hlo_value random_bits(lowering *l, dtype t, int rank, const int64_t *dims);
 hlo_value random_uniform(lowering *l, dtype t, int rank,
                          const int64_t *dims); /* [0, 1): F32 from 24 bits, F64 from 53 */
+/* Inside (0, 1), of F32 or F64: where a logarithm or an inverse distribution follows. */
+hlo_value random_open_uniform(lowering *l, dtype t, int rank, const int64_t *dims);
 hlo_value random_normal(lowering *l, dtype t, int rank, const int64_t *dims); /* mean 0, deviation 1 */
 
 /* ---- helpers shared by families (ops/helpers.c) ---- */

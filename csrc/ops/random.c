@@ -26,14 +26,24 @@ hlo_value random_uniform(lowering *l, dtype t, int rank, const int64_t *dims) {
     return hlo_convert(b, unit, t);
 }
 
-/* Inverse of the normal distribution function: sqrt(2) * erfinv(2 u - 1), u kept off 0 by half a step. */
+/* (k + 1/2) steps of 2^-23 (float64: 2^-52), k an integer of as many bits: no rounding comes near 0 or 1. */
+hlo_value random_open_uniform(lowering *l, dtype t, int rank, const int64_t *dims) {
+    const bool wide = t == DTYPE_F64;
+    const int width = wide ? 52 : 23;
+    dtype word = wide ? DTYPE_U64 : DTYPE_U32, compute = wide ? DTYPE_F64 : DTYPE_F32;
+    hlo_builder *b = l->builder;
+    hlo_value bits = random_bits(l, word, rank, dims);
+    if (!bits) return NULL;
+    bits = hlo_shift_right_logical(b, bits, hlo_constant_int(b, word, 0, NULL, dtype_bits(word) - width));
+    hlo_value middle = hlo_add(b, hlo_convert(b, bits, compute), hlo_scalar(b, compute, 0.5));
+    return hlo_multiply(b, middle, hlo_scalar(b, compute, ldexp(1, -width)));
+}
+
+/* Inverse of the normal distribution function: sqrt(2) * erfinv(2 u - 1). */
 hlo_value random_normal(lowering *l, dtype t, int rank, const int64_t *dims) {
     dtype wide = t == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
     hlo_builder *b = l->builder;
-    hlo_value u = random_uniform(l, wide, rank, dims);
-    double half_step = ldexp(1, wide == DTYPE_F64 ? -54 : -25);
-    hlo_value centred =
-        hlo_subtract(b, hlo_multiply(b, hlo_add(b, u, hlo_scalar(b, wide, half_step)), hlo_scalar(b, wide, 2)),
-                     hlo_scalar(b, wide, 1));
+    hlo_value u = random_open_uniform(l, wide, rank, dims);
+    hlo_value centred = hlo_subtract(b, hlo_multiply(b, u, hlo_scalar(b, wide, 2)), hlo_scalar(b, wide, 1));
     return hlo_convert(b, hlo_multiply(b, hlo_erf_inv(b, centred), hlo_scalar(b, wide, sqrt(2))), t);
 }

@@ -12,11 +12,11 @@ typedef struct {
     const int64_t *dims;
 } stream;
 
-/* Uniform in (0, 1). */
+/* Uniform in (0, 1), as random_open_uniform. */
 static hlo_value draw_uniform(stream *s) {
     hlo_builder *b = s->b;
     dtype word = s->type == DTYPE_F64 ? DTYPE_U64 : DTYPE_U32;
-    int width = s->type == DTYPE_F64 ? 53 : 24;
+    int width = s->type == DTYPE_F64 ? 52 : 23;
     hlo_value bits;
     if (!s->state) return NULL;
     hlo_rng_bit_generator(b, s->state, word, s->rank, s->dims, &s->state, &bits);
@@ -96,8 +96,7 @@ static hlo_value gamma_sample(lowering *l, hlo_value shape) {
     hlo_value parameters[2] = {d, hlo_rsqrt(b, MULK(d, 9))}, start[1] = {K(shape, 0)};
     hlo_value invalid = NOT(AND(hlo_is_finite(b, shape), GTK(shape, 0)));
     hlo_value g = sample(l, gamma_trial, parameters, invalid, 1, start);
-    hlo_value u =
-        ADDK(random_uniform(l, shape->dtype, shape->rank, shape->dims), shape->dtype == DTYPE_F64 ? 0x1p-54 : 0x1p-25);
+    hlo_value u = random_open_uniform(l, shape->dtype, shape->rank, shape->dims);
     g = MUL(g, IF(small, hlo_power(b, u, DIVINTO(1, shape)), K(shape, 1)));
     hlo_value smallest = K(g, shape->dtype == DTYPE_F64 ? 0x1p-1022 : 0x1p-126);
     return IF(hlo_is_nan(b, shape), shape, MAX(g, smallest));
