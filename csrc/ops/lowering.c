@@ -347,11 +347,18 @@ int32_t index_code(const char *operator_name) {
     return (int32_t)(hash_bytes(operator_name, strlen(operator_name)) & INT32_MAX) | 1;
 }
 
+/* What has no elements takes none from anywhere. */
+static bool is_empty(const lowering *l, int k) {
+    for (int i = 0; i < result_rank(l, k); i++)
+        if (result_dims(l, k)[i] == 0) return true;
+    return false;
+}
+
 void check_index(lowering *l, hlo_value index, int64_t size, bool negative, const int64_t *ignored) {
     const lowering_host *host = l->host;
     hlo_builder *b = l->builder;
     if (!host || !host->index_seen || !host->wants_codes(host->context) || !index || !dtype_is_int(index->dtype) ||
-        hlo_element_count(index) == 0)
+        hlo_element_count(index) == 0 || is_empty(l, 0))
         return;
     if (dtype_bytes(index->dtype) < 4 && size <= INT32_MAX) index = hlo_convert(b, index, DTYPE_I32);
     if (!index) return;

@@ -25,6 +25,8 @@ void same_dtype(const OperatorPlan &plan, Operands t) {
 
 void vector_index(const OperatorPlan & /*plan*/, Operands t) {
     TORCH_CHECK_INDEX(t[2]->dim() <= 1, "index_select(): Index is supposed to be a vector");
+    TORCH_CHECK(t[2]->scalar_type() == at::kLong || t[2]->scalar_type() == at::kInt,
+                "index_select(): Expected dtype int32 or int64 for index");
 }
 
 void vector_of_boundaries(const OperatorPlan & /*plan*/, Operands t) {

@@ -6,6 +6,7 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/isin.h>
@@ -298,6 +299,23 @@ bool isin_number(const OperatorPlan &plan, Stack *stack) {
                            argument(plan, stack, 3).toBool()));
 }
 
+// Nothing is added: PyTorch's metadata function would look at the first slice of the source, which it may not have.
+bool index_add_nothing(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor self = argument(plan, stack, 0).toTensor();
+    if (argument(plan, stack, 2).toTensor().numel() != 0 || plan.is_out.back()) return false;
+    return answer(plan, stack, plan.writes ? self : self.clone(at::MemoryFormat::Contiguous));
+}
+
+bool assert_async(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor condition = argument(plan, stack, 0).toTensor().cpu();
+    if (plan.stack_size > 1)
+        at::_assert_async(condition, argument(plan, stack, 1).toStringRef());
+    else
+        at::_assert_async(condition);
+    torch::jit::drop(*stack, plan.stack_size);
+    return true;
+}
+
 struct Special {
     const char *name;  // as called, or a prefix ended by *
     PrepareFunction prepare;
@@ -355,6 +373,9 @@ const Special kSpecials[] = {
     {"aten::prod.int_out", dtype_of_out},
     {"aten::cumsum.out", dtype_of_out},
     {"aten::cumprod.out", dtype_of_out},
+    {"aten::_assert_async*", assert_async},
+    {"aten::index_add", index_add_nothing},
+    {"aten::index_add_", index_add_nothing},
     {"aten::index.*", index_masks},
     {"aten::_unsafe_index.*", index_masks},
     {"aten::index_put*", index_put},
