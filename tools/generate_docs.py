@@ -43,7 +43,7 @@ CPU_REASONS = {
     **dict.fromkeys(["_efficient_attention*", "_scaled_grouped*", "_scaled_mm*", "_mixed_dtypes*"], OTHERS),
     **dict.fromkeys(["_empty_*affine*", "_scaled_dot*", "*philox*"], OTHERS),
     **dict.fromkeys(["equal", "is_set_to", "_local_scalar*", "_copy_from*", "_fused_sdp*", "_make_dep*"], HOST),
-    **dict.fromkeys(["from_file", "*_assert_async*"], HOST),
+    **dict.fromkeys(["from_file", "*_assert_async*", "_nested_tensor_from_mask*"], HOST),
     "hash_tensor*": "a checksum of the bits in memory",
     "*": "not written yet",
 }
