@@ -322,6 +322,7 @@ def test_fortran_order(linear, tmp_path):
         (["--zeros", "--program", "1"], 1, "there is no program 1"),
         (["--zeros", "--plugin", "/nowhere.so"], 1, "/nowhere.so"),
         (["--repeat", "0"], 2, "expected a whole number from 1"),
+        (["--repeat", "9" * 20], 2, "expected a whole number from 1"),
         (["--frobnicate"], 2, "unrecognized option"),
     ],
 )

@@ -1,4 +1,5 @@
 /* tpu-run: runs an exported program with no Python and no libtorch. Also the smallest example of the C library. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
@@ -50,8 +51,9 @@ typedef struct {
 
 static bool read_number(const char *name, const char *text, long least, long *out) {
     char *end;
+    errno = 0;
     *out = strtol(text, &end, 10);
-    if (*text && !*end && *out >= least) return true;
+    if (*text && !*end && !errno && *out >= least) return true;
     fprintf(stderr, "tpu-run: --%s %s: expected a whole number from %ld\n", name, text, least);
     return false;
 }
