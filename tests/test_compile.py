@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils.checkpoint
-from helpers import child_output
+from helpers import child_output, same
 from torch import nn
 
 from torch_tpu import _C
@@ -575,3 +575,21 @@ def test_a_factor_that_does_not_exist_is_an_error_in_compiled_code_too():
     assert function(x).diagonal().tolist() == [2, 2, 2]
     with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
         function(-x)
+
+
+CONSTANTS = dict(
+    factor=lambda x: x * torch.tensor(2.0),
+    integer=lambda x: x + torch.tensor(2),
+    where=lambda x: torch.where(x > 0, x, torch.tensor(0.0)),
+    maximum=lambda x: torch.maximum(x, torch.tensor(0.0)),
+    moved=lambda x: x * torch.tensor(2.0).to(x.device),
+    item=lambda x: x * torch.tensor(3).item(),
+    vector=lambda x: x + torch.tensor([1.0, 2.0, 3.0]).to(x.device),
+    one=lambda x: x * torch.tensor([4.0]).to(x.device),
+)
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_made_inside(name):
+    x = torch.tensor([1.0, -2.0, 3.0])
+    same(torch.compile(CONSTANTS[name], fullgraph=name != "item")(x.to("tpu")), CONSTANTS[name](x), name)

@@ -240,6 +240,7 @@ GOOD_INDICES = dict(
     take=lambda x: x.take(positions(-12, 11)),
     nothing=lambda x: x[:0][positions()[:0].long()],
     nothing_added=lambda x: x.index_add(0, positions()[:0].long(), x[:0]),
+    nothing_reduced=lambda x: x.index_reduce(0, positions()[:0].long(), x[:0], "amax"),
     nothing_added_in_place=lambda x: x.clone().index_add_(0, positions()[:0].long(), x[:0]),
     asserted=lambda x: (torch._assert_async(x.sum() == 66), x)[1],
     nothing_of_something=lambda x: x[:, :0][positions(7)],

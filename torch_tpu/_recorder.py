@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from torch_tpu import _flash
 
@@ -302,14 +302,14 @@ class Recorder(TorchDispatchMode):
         if t.numel() == 0:
             return self.full(t.size(), 0, t.dtype)
         if t.numel() == 1 and t.device.type == "cpu":
-            return self.full(t.size(), t.item(), t.dtype)
+            return self.full(t.size(), _numbers_of(t)[0], t.dtype)
         if self.lift_constants:
             self.constants.append(t)
             self._n_inputs += 1
             return self.typed(self.graph.input(dtype_name(t.dtype), list(t.size())), dtype_name(t.dtype), t.size())
         if t.numel() > _INLINE_ELEMENTS:
             raise NoDecomposition(self._where(), f"uses a constant tensor of {t.numel()} elements")
-        parts = [(ARG_VALUE, self.full([1], n, t.dtype)) for n in t.flatten().tolist()]
+        parts = [(ARG_VALUE, self.full([1], n, t.dtype)) for n in _numbers_of(t)]
         dtype = dtype_name(t.dtype)
         (flat,) = self.graph.call("aten::cat", [(ARG_VALUES, parts), (ARG_INT, 0)], [(dtype, [t.numel()])])
         flat_geometry = (dtype, tuple(t.size()), contiguous_strides(t.size()), 0, False, False)
@@ -324,7 +324,7 @@ class Recorder(TorchDispatchMode):
 
     def _number(self, v: Any) -> tuple[Any, ...]:
         if isinstance(v, torch.Tensor):  # a 0-d CPU tensor: a number with a dtype of its own
-            return (ARG_NUMBER, v.item(), dtype_name(v.dtype))
+            return (ARG_NUMBER, _numbers_of(v)[0], dtype_name(v.dtype))
         return (ARG_NUMBER, _plain(v))
 
     def _encode_tensor(self, t: Any) -> tuple[Any, ...] | None:
@@ -570,6 +570,14 @@ class Recorder(TorchDispatchMode):
                 self.define(w, self.read_as(t, w.dtype))
                 given[i] = w
         return pytree.tree_unflatten(given, spec)
+
+
+def _numbers_of(t: torch.Tensor) -> list[Any]:
+    """The elements of a constant, which is a tensor with values, whatever is being traced."""
+    if isinstance(t, FakeTensor):
+        return t.flatten().tolist()
+    with _disable_current_modes():
+        return t.flatten().tolist()
 
 
 def _plain(v: Any) -> Any:

@@ -28,5 +28,5 @@ int64_t environment_count(const char *name, int64_t otherwise) {
     char *end;
     errno = 0;
     long long n = strtoll(value, &end, 10);
-    return errno == 0 && *end == 0 && n >= 1 ? n : otherwise;
+    return errno == 0 && value[0] >= '0' && value[0] <= '9' && *end == 0 && n >= 1 ? n : otherwise;
 }

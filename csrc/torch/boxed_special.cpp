@@ -376,6 +376,8 @@ const Special kSpecials[] = {
     {"aten::_assert_async*", assert_async},
     {"aten::index_add", index_add_nothing},
     {"aten::index_add_", index_add_nothing},
+    {"aten::index_reduce", index_add_nothing},
+    {"aten::index_reduce_", index_add_nothing},
     {"aten::index.*", index_masks},
     {"aten::_unsafe_index.*", index_masks},
     {"aten::index_put*", index_put},
