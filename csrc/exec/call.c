@@ -544,7 +544,7 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
     status *result = make_storages(e, c);
     exec_release();
     if (!result) result = run(&l, c);
-    if (!result && v->has_code && e->n_outputs > 0) indices_add(c->device, l.outputs[e->n_outputs]);
+    if (!result && v->has_code) indices_add(c->device, l.outputs[e->n_outputs]);
     for (int i = 0; i < v->n_parameters; i++) pjrt_buffer_release(l.inputs[i]);
     exec_acquire();
     if (result)

@@ -1,7 +1,6 @@
 /* What programs say of their indices: XLA takes an index that is out of range for the nearest one, or drops it. A
  * program with such operators has a number as its last result, 0 or the code of an operator. The numbers are kept here
  * until the host waits for the device for another reason; then the first bad one is the error. */
-#include "base/alloc.h"
 #include "base/environment.h"
 #include "exec/internal.h"
 
@@ -58,6 +57,7 @@ static void read_all(int device, uint64_t last) {
     exec_acquire();
     int n = take(device, last, taken);
     exec_release();
+    if (n == 0) return;
     int32_t first[MOST];
     for (int i = 0; i < n; i++) {
         first[i] = read_code(taken[i].code);
@@ -91,10 +91,7 @@ static void look_at(const op_row *row, void *context) {
 }
 
 status *indices_check(int device, uint64_t last) {
-    exec_acquire();
-    bool any = n_waiting > 0;
-    exec_release();
-    if (any) read_all(device, last);
+    read_all(device, last);
     exec_acquire();
     search s = {*found_on(device), "an operator"};
     *found_on(device) = 0;
