@@ -110,6 +110,11 @@ def test_buffers_are_written_in_place():
 
 
 def test_optimizer_step():
+    """Also where fused mode has been on before, which ends its programs with a hook of the optimizers."""
+    from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+    with set_eager_mode(EagerMode.DEFER_AND_FUSE):
+        pass
     results = []
     for device, wrap in (("cpu", lambda f: f), ("tpu", torch.compile)):
         torch.manual_seed(0)
@@ -593,3 +598,25 @@ CONSTANTS = dict(
 def test_constants_made_inside(name):
     x = torch.tensor([1.0, -2.0, 3.0])
     same(torch.compile(CONSTANTS[name], fullgraph=name != "item")(x.to("tpu")), CONSTANTS[name](x), name)
+
+
+def test_assertions_of_the_program():
+    """Of what a compiled function asserts the host hears where it waits; messages and their absence as in eager."""
+
+    @torch.compile
+    def asserting(x):
+        torch._assert_async(x.sum() > 0, "the sum has to be positive")
+        torch._assert_async(x[0].isfinite())
+        return x * 2
+
+    x = torch.ones(3, device="tpu")
+    assert asserting(x).tolist() == [2, 2, 2]
+    y = asserting(-x)
+    with pytest.raises(RuntimeError, match="^the sum has to be positive"):
+        y.tolist()
+    assert y.tolist() == [-2, -2, -2]
+    asserting(x.log() / 0)
+    with pytest.raises(RuntimeError, match="^(the sum has to be positive|Expected Tensor with single nonzero value)"):
+        torch.tpu.synchronize()
+    assert asserting(x).tolist() == [2, 2, 2]
+    torch._dynamo.reset()

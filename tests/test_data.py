@@ -53,3 +53,22 @@ def test_collate_of_device_tensors():
     items = [(torch.full((2,), float(i), device=DEVICE), i) for i in range(4)]
     (a, b) = next(iter(DataLoader(items, batch_size=4)))
     assert a.device.type == DEVICE and a.shape == (4, 2) and b.tolist() == [0, 1, 2, 3]
+
+
+class OnTheDevice(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return torch.full((2,), float(i), device=DEVICE)
+
+
+@pytest.mark.skipif(ON_CPU, reason="memory of the device")
+def test_workers_whose_data_is_on_the_device():
+    """An error where the batch would arrive, not a wait for ever."""
+    loader = DataLoader(OnTheDevice(), num_workers=1, multiprocessing_context="spawn")
+    with pytest.raises(RuntimeError, match=r"send tensor.cpu\(\)"):
+        next(iter(loader))
+    sender, receiver = torch.multiprocessing.Pipe()
+    with sender, receiver, pytest.raises(RuntimeError, match="cannot be sent to another process"):
+        sender.send(torch.ones(2, device=DEVICE))

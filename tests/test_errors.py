@@ -1,5 +1,7 @@
 """Wrong input gives PyTorch's exception, and leaves the process and every tensor usable."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -210,7 +212,6 @@ def positions(*values):
 
 BAD_INDICES = dict(
     embedding=lambda x: F.embedding(positions(0, 9), x),
-    embedding_bag=lambda x: F.embedding_bag(positions(0, 5), x, positions(0)),
     gather=lambda x: x.gather(1, positions(9)[None]),
     gather_negative=lambda x: x.gather(1, positions(-1)[None]),
     index_select=lambda x: x.index_select(0, positions(3)),
@@ -231,7 +232,25 @@ BAD_INDICES = dict(
     cross_entropy=lambda x: F.cross_entropy(x, positions(0, 1, 4)),
     cross_entropy_negative=lambda x: F.cross_entropy(x, positions(0, 1, -3)),
 )
+# RuntimeError on the CPU.
+BAD_VALUES = dict(
+    embedding_bag=lambda x: F.embedding_bag(positions(0, 5), x, positions(0)),
+    first_offset=lambda x: F.embedding_bag(positions(0, 1, 2), x, positions(1, 2), mode="sum"),
+    last_offset=lambda x: F.embedding_bag(positions(0, 1, 2), x, positions(0, 9), mode="max"),
+    decreasing_offsets=lambda x: F.embedding_bag(positions(0, 1, 2), x, positions(0, 2, 1)),
+    multi_margin=lambda x: F.multi_margin_loss(x, positions(0, 1, 4)),
+    multi_margin_negative=lambda x: F.multi_margin_loss(x, positions(0, 1, -1)),
+    multilabel_margin=lambda x: F.multilabel_margin_loss(x[0], positions(0, 4, -1, 0)),
+    multilabel_margin_negative=lambda x: F.multilabel_margin_loss(x[0], positions(0, -2, -1, 0)),
+    max_unpool=lambda x: F.max_unpool2d(x[None, None, :1, :1], positions(4).view(1, 1, 1, 1), 2),
+    max_unpool3d=lambda x: F.max_unpool3d(x[None, None, None, :1, :1], positions(-1).view(1, 1, 1, 1, 1), 2),
+    one_hot=lambda x: F.one_hot(positions(0, 3), 3),
+    one_hot_negative=lambda x: F.one_hot(positions(0, -1), 3),
+)
 GOOD_INDICES = dict(
+    offsets=lambda x: F.embedding_bag(positions(0, 1, 2), x, positions(0, 1, 1, 3)),
+    multilabel_margin=lambda x: F.multilabel_margin_loss(x[0], positions(0, 3, -1, 0)),
+    one_hot=lambda x: F.one_hot(positions(0, 2), 3),
     index=lambda x: x[positions(-3, 2)],
     ignored=lambda x: F.cross_entropy(x, positions(0, 1, -100)),
     index_fill=lambda x: x.index_fill(0, positions(-3), 1.0),
@@ -260,20 +279,51 @@ def test_indices_out_of_range(mode):
     if mode == "compiled":
         waits = waits[:1]
     with set_eager_mode(EagerMode.DEFER_NEVER if mode == "compiled" else EagerMode[mode]):
-        for name, function in BAD_INDICES.items():
+        # PyTorch's decomposition of multilabel_margin_loss gathers with the -1 that ends a row's classes.
+        for name, function in (BAD_INDICES | BAD_VALUES).items():
+            if mode == "compiled" and name.startswith("multilabel"):
+                continue
+            error, said = (RuntimeError, "a value") if name in BAD_VALUES else (IndexError, "an index")
+            if mode == "compiled" and name.startswith("multi_margin"):  # decomposed: its gather is what says it
+                error, said = (IndexError, "an index")
             called = torch.compile(function) if mode == "compiled" else function
             for wait in waits:
                 y = called(x)
-                with pytest.raises(IndexError, match=r"^aten::\w+[.\w]*: an index is out of range"):
+                with pytest.raises(error, match=rf"^aten::\w+[.\w]*: {said} is out of range"):
                     wait(y)
                 assert x.sum().item() == 66, name
                 y.cpu()
-        for function in GOOD_INDICES.values():
+        for name, function in GOOD_INDICES.items():
+            if mode == "compiled" and name.startswith("multilabel"):
+                continue
             y = function(x)
             for wait in waits:
                 wait(y)
             torch.tpu.synchronize()
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_bad_values_in_debug_mode(name):
+    """As on the CPU: at the call."""
+    context = contextlib.nullcontext()
+    if not ON_CPU:
+        from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+        context = set_eager_mode(EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING)
+    x = torch.arange(12.0, device=DEVICE).reshape(3, 4)
+    with context, pytest.raises(RuntimeError):
+        BAD_VALUES[name](x)
+
+
+def test_one_hot_counts_the_classes():
+    assert F.one_hot(positions(2, 0)).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert F.one_hot(positions(1).view(1, 1, 1), 2).tolist() == [[[[0, 1]]]]
+    for values, classes, message in (((-1,), -1, "non-negative"), ((), -1, "infer"), ((0,), 0, "smaller")):
+        with pytest.raises(RuntimeError, match=message):
+            F.one_hot(positions(*values).long(), classes)
+    with pytest.raises(RuntimeError, match="index tensor of type Long|only applicable to index"):
+        F.one_hot(positions(1).int(), 2)
 
 
 @pytest.mark.skipif(ON_CPU, reason="modes of the device")

@@ -116,6 +116,31 @@ def test_fills():
     both(lambda t: t.tril_(), A)
 
 
+SHARED = dict(
+    twice=lambda a, b: torch._foreach_add_([a, a], 1),
+    parts=lambda a, b: torch._foreach_mul_([a, a[:1]], 3),
+    same_place=lambda a, b: torch._foreach_add_([a, b], [a, b]),
+    twice_with_itself=lambda a, b: torch._foreach_add_([a, a], [a, a]),
+    crossed=lambda a, b: torch._foreach_sub_([a, b], [b, a], alpha=2),
+    later_operand=lambda a, b: torch._foreach_addcmul_([a, b], [b, b], [b, a], value=0.5),
+    neighbours=lambda a, b: torch._foreach_mul_([a[:1], a[1:]], [2.0, 3.0]),
+    copied=lambda a, b: torch._foreach_copy_([a, b], [b, a]),
+    unary=lambda a, b: torch._foreach_exp_([a, a, b]),
+    zeroed=lambda a, b: torch._foreach_zero_([a, a]),
+)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_foreach_of_lists_that_share_memory(name):
+    """From tensor to tensor, each as the last one left it."""
+
+    def program(a, b):
+        SHARED[name](a, b)
+        return a, b
+
+    both(program, torch.tensor([1.0, 2.0]), torch.tensor([0.5, -1.5]))
+
+
 def test_foreach_forms():
     tensors = [torch.rand(3), torch.rand(2, 2), torch.tensor(2.0)]
 

@@ -53,7 +53,7 @@ def _register() -> None:
         raise RuntimeError(
             f"device tpu cannot be registered: PyTorch has room for one such backend, and {taken!r} is there"
         )
-    from torch_tpu import _C, _compile, _display, _dlpack, _plugins
+    from torch_tpu import _C, _compile, _display, _dlpack, _plugins, _processes
 
     _plugins.announce()
     torch.utils.rename_privateuse1_backend("tpu")
@@ -67,6 +67,7 @@ def _register() -> None:
     _dlpack.install()
     _display.install()
     _compile.install()
+    _processes.install()
     atexit.register(_C.settle_autograd_threads)
     _apply_environment()
 

@@ -136,9 +136,6 @@ class _Storage:
 
 # Nothing but shapes and names: no node.
 _IGNORED = {
-    "aten::_assert_async",
-    "aten::_assert_async.msg",
-    "aten::_functional_assert_async.msg",
     "aten::_assert_scalar",
     "aten::_assert_tensor_metadata",
     "aten::_functional_assert_scalar",
@@ -147,6 +144,8 @@ _IGNORED = {
     "aten::_functional_sym_constrain_range",
     "aten::record_stream",
 }
+# Said by the program after it has run.
+_ASSERTIONS = {"aten::_assert_async", "aten::_assert_async.msg", "aten::_functional_assert_async.msg"}
 # A fresh tensor with the operand's value.
 _COPIES = {"aten::clone", "aten::lift_fresh_copy", "aten::lift_fresh", "aten::lift", "aten::contiguous", "prims::clone"}
 _EMPTY = {
@@ -373,6 +372,8 @@ class Recorder(TorchDispatchMode):
         name = row_name(op)
         if name in _IGNORED:
             return None
+        if name in _ASSERTIONS:
+            return self._assert(*args)
         if name == "aten::_linalg_check_errors" and self.checks is not None:
             self.checks.append((args[0], args[1], kwargs["is_matrix"]))
             return None
@@ -410,6 +411,17 @@ class Recorder(TorchDispatchMode):
             raise NoDecomposition(self._where(), f"{row_name(op)}: the result depends on the data") from e
         except UnsupportedOperatorException as e:
             raise NoDecomposition(self._where(), f"{row_name(op)}: no meta kernel") from e
+
+    def _assert(
+        self,
+        condition: torch.Tensor,
+        text: str = "Expected Tensor with single nonzero value, but got zero",
+        token: torch.Tensor | None = None,
+    ) -> torch.Tensor | None:
+        operand = (ARG_VALUE, self.read(condition))
+        type_of = (dtype_name(condition.dtype), list(condition.size()))
+        self.graph.call("aten::_functional_assert_async.msg", [operand, (ARG_STRING, text), operand], [type_of])
+        return token
 
     def _empty(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
         t = self._fake(op, args, kwargs)

@@ -3,6 +3,7 @@
  * until the host waits for the device for another reason; then the first bad one is the error. */
 #include "base/environment.h"
 #include "exec/internal.h"
+#include "ops/fault.h"
 
 typedef struct seen {
     pjrt_buffer *code;
@@ -80,28 +81,11 @@ void indices_add(int device, pjrt_buffer *code) {
     }
 }
 
-typedef struct search {
-    int32_t code;
-    const char *name;
-} search;
-
-static void look_at(const op_row *row, void *context) {
-    search *s = context;
-    if (index_code(row->name) == s->code) s->name = row->name;
-}
-
 status *indices_check(int device, uint64_t last) {
     read_all(device, last);
     exec_acquire();
-    search s = {*found_on(device), "an operator"};
+    int32_t code = *found_on(device);
     *found_on(device) = 0;
     exec_release();
-    if (!s.code) return NULL;
-    op_visit(look_at, &s);
-    return status_new(
-        STATUS_INDEX,
-        "%s: an index is out of range. It was noticed here, where the program waits for the device; debug "
-        "mode (TORCH_TPU_ENABLE_DEBUG_CHECKS=1) stops at the line that calls the operator, and names the "
-        "index and the size",
-        s.name);
+    return code ? fault_status(code) : NULL;
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "graph/internal.h"
+#include "ops/fault.h"
 
 graph *graph_create(void) {
     graph *g = mem_alloc(sizeof *g);
@@ -224,6 +225,8 @@ int32_t graph_call(graph *g, const op_row *row, int n_args, const argument *args
     graph_node *n = types ? add_node(g, NODE_OP) : NULL;
     if (!n) return no_memory(g);
     for (int k = 0; k < n_results; k++) types[k] = g->types[first + k];
+    for (int i = 0; i < n_args && row->flags & OP_ASSERTS; i++)
+        if (copy[i].tag == ARG_STRING) fault_remember(copy[i].u.string);
     n->row = row;
     n->n_args = n_args;
     n->args = copy;

@@ -109,8 +109,8 @@ typedef struct lower_request {
     uint64_t fixed_args;               /* numbers that have a shorter form as constants */
     int class_parameter[SLOT_CLASSES]; /* parameter index of the vector, -1: not used */
     int64_t class_length[SLOT_CLASSES];
-    /* Asked for: where an operator takes indices, the program has one result more, the last, of s32[]: 0, or
-     * index_code of an operator that was given one out of range. has_code: it has. */
+    /* Asked for: where an operator takes indices, or asserts, the program has one result more, the last, of s32[]: 0,
+     * or the greatest fault_code of what it was given and was not good. has_code: it has. */
     bool check_indices, has_code;
     int random_parameter; /* of the ui64[graph_random_count] words, one a random node; -1: not used */
 } lower_request;

@@ -163,14 +163,14 @@ static bool is_contiguous(void *context, int arg) {
     return true;
 }
 
-/* ---- indices ---- */
+/* ---- what the program says of its values ---- */
 
 static bool wants_codes(void *context) {
     const lower_state *s = context;
     return s->request->check_indices && !s->inside;
 }
 
-static void index_seen(void *context, hlo_value code) {
+static void code_seen(void *context, hlo_value code) {
     lower_state *s = context;
     s->code = s->code ? hlo_maximum(s->builder, s->code, code) : code;
 }
@@ -197,7 +197,7 @@ static bool give_values(const argument *a, const hlo_value *values, arena *mem, 
 static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
     arena *mem = hlo_arena(s->builder);
     lowering_host host = {runtime_number, number_used, random_state, s,
-                          is_contiguous,  is_fixed,    index_seen,   wants_codes};
+                          is_contiguous,  is_fixed,    code_seen,    wants_codes};
     lowering l = {.builder = s->builder,
                   .row = n->row,
                   .n_args = n->n_args,

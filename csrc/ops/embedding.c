@@ -135,6 +135,17 @@ static void bag_maximum(lowering *l, const bags *e, hlo_value values, hlo_value 
     result_set(l, 3, hlo_select(b, empty, hlo_constant_int(b, DTYPE_I64, 0, NULL, 0), chosen));
 }
 
+/* The first bag begins at 0, none beyond the end or before the one in front of it. */
+static void check_offsets(lowering *l, hlo_value offsets, int64_t n) {
+    hlo_builder *b = lower_builder(l);
+    int64_t count = offsets->dims[0];
+    check_value(l, offsets, n + 1, NULL);
+    if (count > 0) check_value(l, hlo_slice_dim(b, offsets, 0, 0, 1, 1), 1, NULL);
+    if (count < 2) return;
+    hlo_value later = hlo_slice_dim(b, offsets, 0, 1, count, 1);
+    check_value(l, hlo_subtract(b, later, hlo_slice_dim(b, offsets, 0, 0, count - 1, 1)), INT32_MAX, NULL);
+}
+
 /* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
  * -> (output, offset2bag, bag_size, max_indices) */
 static void lower_embedding_bag(lowering *l) {
@@ -144,7 +155,8 @@ static void lower_embedding_bag(lowering *l) {
     int64_t mode = arg_int(l, 4), padding = arg_int_or(l, 8, -1), map = 0;
     bags e = {.table = table, .rows = table->dims[0], .width = table->dims[1], .n = hlo_element_count(index)};
     e.bags = offsets->dims[0] - (arg_bool(l, 7) ? 1 : 0);
-    check_index(l, index, e.rows, false, NULL);
+    check_value(l, index, e.rows, NULL);
+    check_offsets(l, offsets, e.n);
     e.index = index_normalize(b, flatten(b, index), e.rows);
     e.bag = bag_of_index(b, offsets, e.n, e.bags);
     if (padding < -1) padding += e.rows;

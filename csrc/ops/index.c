@@ -1,5 +1,5 @@
 /* Reading and writing by index tensors: index, index_put, index_select, gather, take, put, index_add and their kin.
- * Indices out of range are clamped (reads) or dropped (writes) by the program; debug mode checks them on the host. */
+ * Indices out of range are clamped (reads) or dropped (writes) by the program, which says so afterwards. */
 #include <string.h>
 
 #include "ops/indexing.h"
@@ -309,6 +309,19 @@ static void lower_nonzero_static(lowering *l) {
     result_set(l, 0, x->rank == 1 ? columns[0] : hlo_concatenate(b, x->rank, columns, 1));
 }
 
+/* ---- one_hot ---- */
+
+static void lower_one_hot(lowering *l) {
+    hlo_builder *b = lower_builder(l);
+    hlo_value index = arg_tensor(l, 0);
+    int rank = result_rank(l, 0);
+    const int64_t *dims = result_dims(l, 0);
+    if (!index || rank != index->rank + 1) return;
+    check_value(l, index, dims[rank - 1], NULL);
+    hlo_value wide = hlo_broadcast_to(b, hlo_unsqueeze_dim(b, index, index->rank), rank, dims);
+    result_set(l, 0, hlo_convert(b, hlo_eq(b, wide, hlo_iota(b, index->dtype, rank, dims, rank - 1)), DTYPE_I64));
+}
+
 const op_row ops_index[] = {
     {"aten::index.Tensor", PROMOTE_NONE, .lower = lower_index},
     {"aten::_unsafe_index.Tensor", PROMOTE_NONE, .lower = lower_index},
@@ -328,5 +341,6 @@ const op_row ops_index[] = {
     {"aten::masked_scatter", PROMOTE_NONE, .lower = lower_masked_scatter},
     {"aten::masked_scatter_backward", PROMOTE_NONE, .lower = lower_masked_scatter_backward},
     {"aten::nonzero_static", PROMOTE_NONE, .lower = lower_nonzero_static},
+    {"aten::one_hot", PROMOTE_NONE, .lower = lower_one_hot},
     {0},
 };

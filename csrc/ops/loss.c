@@ -236,6 +236,7 @@ static margins read_margins(lowering *l, int first) {
     if (!x || !target) return m;
     m.rows = x->dims[0];
     m.classes = x->dims[1];
+    check_value(l, target, m.classes, NULL);
     target = hlo_reshape(b, hlo_convert(b, target, DTYPE_I32), 2, (int64_t[]){m.rows, 1});
     m.at_target = hlo_eq(b, index_iota(b, 2, x->dims, 1), target);
     hlo_value z = hlo_subtract(b, arg_number_or(l, first + 3, x->dtype, 1), index_gather(b, x, 1, target));
@@ -296,7 +297,8 @@ static label_sets read_labels(lowering *l, int first) {
     hlo_builder *b = lower_builder(l);
     label_sets s = {.x = as_matrix(b, arg_tensor(l, first)), .target = as_matrix(b, arg_tensor(l, first + 1))};
     if (!s.x || !s.target) return s;
-    int64_t rows = s.x->dims[0], classes = s.x->dims[1], three[3] = {rows, classes, classes};
+    int64_t rows = s.x->dims[0], classes = s.x->dims[1], three[3] = {rows, classes, classes}, end = -1;
+    check_value(l, s.target, classes, &end);
     s.target = hlo_convert(b, s.target, DTYPE_I32);
     hlo_value zero = hlo_like(b, s.target, 0), position = index_iota(b, 2, s.x->dims, 1);
     hlo_value stop = hlo_select(b, hlo_lt(b, s.target, zero), position, hlo_like(b, position, (double)classes));

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/hashmap.h"
+#include "ops/fault.h"
 
 /* ---- promotion: at::native::ResultTypeState, TensorIterator's rule (aten/src/ATen/native/TypeProperties.cpp) ---- */
 
@@ -341,11 +341,7 @@ hlo_value arg_number_at(lowering *l, int i, int j, dtype t) {
     return number_value(l, i, j, &a->u.numbers[j], t);
 }
 
-/* ---- indices ---- */
-
-int32_t index_code(const char *operator_name) {
-    return (int32_t)(hash_bytes(operator_name, strlen(operator_name)) & INT32_MAX) | 1;
-}
+/* ---- what the program says of the values that it was given ---- */
 
 /* What has no elements takes none from anywhere. */
 static bool is_empty(const lowering *l, int k) {
@@ -354,27 +350,48 @@ static bool is_empty(const lowering *l, int k) {
     return false;
 }
 
-void check_index(lowering *l, hlo_value index, int64_t size, bool negative, const int64_t *ignored) {
+static bool codes_are_wanted(const lowering *l) {
     const lowering_host *host = l->host;
+    return host && host->code_seen && host->wants_codes(host->context);
+}
+
+static void say(lowering *l, hlo_value bad, int32_t code) {
     hlo_builder *b = l->builder;
-    if (!host || !host->index_seen || !host->wants_codes(host->context) || !index || !dtype_is_int(index->dtype) ||
-        hlo_element_count(index) == 0 || is_empty(l, 0))
-        return;
-    if (dtype_bytes(index->dtype) < 4 && size <= INT32_MAX) index = hlo_convert(b, index, DTYPE_I32);
-    if (!index) return;
-    /* Fused with what uses the indices, the check made a TPU's compiler choose a slower form of the rest. */
-    hlo_optimization_barrier(b, 1, &index, &index);
-    if (!index) return;
-    hlo_value bad = hlo_ge(b, index, hlo_constant_int(b, index->dtype, 0, NULL, size));
-    if (dtype_is_signed(index->dtype))
-        bad = hlo_or(b, bad, hlo_lt(b, index, hlo_constant_int(b, index->dtype, 0, NULL, negative ? -size : 0)));
-    if (ignored) bad = hlo_and(b, bad, hlo_ne(b, index, hlo_constant_int(b, index->dtype, 0, NULL, *ignored)));
     int64_t all[HLO_MAX_RANK];
-    for (int i = 0; i < index->rank; i++) all[i] = i;
-    hlo_value any = index->rank ? hlo_reduce(b, HLO_REDUCE_OR, bad, index->rank, all) : bad;
-    host->index_seen(host->context,
-                     hlo_select(b, any, hlo_constant_int(b, DTYPE_I32, 0, NULL, index_code(l->row->name)),
-                                hlo_constant_int(b, DTYPE_I32, 0, NULL, 0)));
+    for (int i = 0; bad && i < bad->rank; i++) all[i] = i;
+    hlo_value any = bad && bad->rank ? hlo_reduce(b, HLO_REDUCE_OR, bad, bad->rank, all) : bad;
+    hlo_value said =
+        hlo_select(b, any, hlo_constant_int(b, DTYPE_I32, 0, NULL, code), hlo_constant_int(b, DTYPE_I32, 0, NULL, 0));
+    if (said) l->host->code_seen(l->host->context, said);
+}
+
+static void check_range(lowering *l, fault_kind kind, hlo_value v, int64_t size, bool negative,
+                        const int64_t *ignored) {
+    hlo_builder *b = l->builder;
+    if (!codes_are_wanted(l) || !v || !dtype_is_int(v->dtype) || hlo_element_count(v) == 0 || is_empty(l, 0)) return;
+    if (dtype_bytes(v->dtype) < 4 && size <= INT32_MAX) v = hlo_convert(b, v, DTYPE_I32);
+    if (!v) return;
+    /* Fused with what uses the indices, the check made a TPU's compiler choose a slower form of the rest. */
+    hlo_optimization_barrier(b, 1, &v, &v);
+    if (!v) return;
+    hlo_value bad = hlo_ge(b, v, hlo_constant_int(b, v->dtype, 0, NULL, size));
+    if (dtype_is_signed(v->dtype))
+        bad = hlo_or(b, bad, hlo_lt(b, v, hlo_constant_int(b, v->dtype, 0, NULL, negative ? -size : 0)));
+    if (ignored) bad = hlo_and(b, bad, hlo_ne(b, v, hlo_constant_int(b, v->dtype, 0, NULL, *ignored)));
+    say(l, bad, fault_code(kind, l->row->name));
+}
+
+void check_index(lowering *l, hlo_value index, int64_t size, bool negative, const int64_t *ignored) {
+    check_range(l, FAULT_INDEX, index, size, negative, ignored);
+}
+
+void check_value(lowering *l, hlo_value value, int64_t size, const int64_t *ignored) {
+    check_range(l, FAULT_VALUE, value, size, false, ignored);
+}
+
+void check_assertion(lowering *l, hlo_value holds, const char *text) {
+    if (!codes_are_wanted(l) || !holds) return;
+    say(l, hlo_not(l->builder, holds), fault_code(FAULT_ASSERTION, text));
 }
 
 /* ---- results ---- */

@@ -16,9 +16,9 @@ typedef struct lowering_host {
     bool (*is_contiguous)(void *context, int arg);
     /* Whether a number is a constant of this program; NULL: numbers that are asked for are structural. */
     bool (*is_fixed)(void *context, int arg);
-    /* Takes a number (s32, rank 0) that is 0 where all indices were good, else index_code of the operator; NULL, or
-     * false from wants_codes: nobody asks for it. */
-    void (*index_seen)(void *context, hlo_value code);
+    /* Takes a number (s32, rank 0) that is 0 where all that is checked was good, else a fault_code; NULL, or false from
+     * wants_codes: nobody asks for it. */
+    void (*code_seen)(void *context, hlo_value code);
     bool (*wants_codes)(void *context);
 } lowering_host;
 

@@ -36,7 +36,8 @@ enum {
     OP_PROMOTE_NUMBERS = 16, /* numbers beyond argument 1 take part in promotion */
     /* Numbers decide the result's size (arange): each call asks for its metadata, which belongs to the key in their
        place. */
-    OP_SIZE_FROM_NUMBERS = 32
+    OP_SIZE_FROM_NUMBERS = 32,
+    OP_ASSERTS = 64 /* its string is what check_assertion says */
 };
 
 /* How result metadata (sizes, strides, dtype) is known without PyTorch's meta kernel. */
@@ -113,12 +114,14 @@ const int64_t *result_dims(const lowering *l, int k);
  * rank-compatible broadcast is expanded. */
 void result_set(lowering *l, int k, hlo_value v);
 
-/* ---- indices ---- */
+/* ---- what the program says of the values that it was given ---- */
 /* The program says afterwards that this operator was given an index outside [0, size), or [-size, size) where negative
  * ones count from the end. An index of *ignored is good (NULL: none). Inside loops and branches nothing is said. */
 void check_index(lowering *l, hlo_value index, int64_t size, bool negative, const int64_t *ignored);
-/* What a program says for an operator: never 0. */
-int32_t index_code(const char *operator_name);
+/* Likewise for integers that PyTorch answers with RuntimeError when they are outside [0, size). */
+void check_value(lowering *l, hlo_value value, int64_t size, const int64_t *ignored);
+/* The program says the text afterwards where the bool is false. */
+void check_assertion(lowering *l, hlo_value holds, const char *text);
 
 /* ---- random numbers ---- */
 /* Uniform bits from this call's (seed, offset), a fresh stream for each use within the call. t is U8, U16, U32 or U64.

@@ -165,6 +165,7 @@ static void lower_max_unpool(lowering *l) {
     pool_plane p;
     if (!pool_plane_init(l, &p, x, result_dims(l, 0))) return;
     hlo_value target = index_zeros(b, x->dtype, 2, p.large);
+    check_value(l, index, p.large[1], NULL);
     hlo_value y = index_scatter(b, target, 1, hlo_reshape(b, index_normalize(b, index, p.large[1]), 2, p.small),
                                 hlo_reshape(b, x, 2, p.small), INDEX_SET);
     result_set(l, 0, hlo_reshape(b, y, result_rank(l, 0), result_dims(l, 0)));

@@ -109,19 +109,6 @@ bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, std::string *rea
     }
 }
 
-// PyTorch's own composition, which calls operators that come here again; a second entry of the same one means a circle.
-bool compose(const OperatorPlan &plan, torch::jit::Stack *stack) {
-    thread_local std::vector<const operator_info *> composing;
-    if (!plan.composite || std::find(composing.begin(), composing.end(), plan.core) != composing.end()) return false;
-    composing.push_back(plan.core);
-    struct Leave {
-        ~Leave() { composing.pop_back(); }
-    } leave;
-    // A backend that registers nothing reaches the composition.
-    plan.called.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse2), stack);
-    return true;
-}
-
 class BoxedOperator final : public c10::OperatorKernel {
    public:
     void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *stack) {
@@ -231,6 +218,8 @@ void register_all() {
 const char *exclusion_reason(const c10::OperatorHandle &op) {
     const auto &schema = op.schema();
     const std::string name = qualified_name(op.operator_name());
+    // Of integers, so nothing for autograd to follow; PyTorch's composition asks no accelerator's values.
+    if (name == "aten::one_hot") return nullptr;
     if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
         return "composed, with autograd through it";
     if (is_view(schema)) return "view";
@@ -241,6 +230,18 @@ const char *exclusion_reason(const c10::OperatorHandle &op) {
     if (has_options(schema)) return "factory: composed of empty and a fill";
     if (!takes_tensors(schema) && !takes_written_tensors(schema)) return "factory: composed of empty and a fill";
     return nullptr;
+}
+
+bool compose(const OperatorPlan &plan, torch::jit::Stack *stack) {
+    thread_local std::vector<const operator_info *> composing;
+    if (!plan.composite || std::find(composing.begin(), composing.end(), plan.core) != composing.end()) return false;
+    composing.push_back(plan.core);
+    struct Leave {
+        ~Leave() { composing.pop_back(); }
+    } leave;
+    // A backend that registers nothing reaches the composition.
+    plan.called.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse2), stack);
+    return true;
 }
 
 void run_operator(const OperatorPlan &plan, torch::jit::Stack *stack) {

@@ -18,6 +18,10 @@ namespace torch_tpu {
 // The called operator on the stack, on this device.
 void run_operator(const OperatorPlan &plan, torch::jit::Stack *stack);
 
+// PyTorch's own composition, which calls operators that come here again. false: it has none, or is at work already (a
+// second entry of the same one means a circle).
+bool compose(const OperatorPlan &plan, torch::jit::Stack *stack);
+
 // PyTorch's CPU kernel on copies; what it writes is copied back. reason: why it has to be, for the warning.
 void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::string &reason);
 // An operator that failed on this device, or may have to: PyTorch's CPU kernel, tried on copies of the operands (where

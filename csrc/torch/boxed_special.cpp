@@ -8,13 +8,17 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/all.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/stack.h>
 
 #include <iterator>
 #include <limits>
+
+#include "torch/boxed.h"
 
 namespace torch_tpu {
 
@@ -306,6 +310,22 @@ bool index_add_nothing(const OperatorPlan &plan, Stack *stack) {
     return answer(plan, stack, plan.writes ? self : self.clone(at::MemoryFormat::Contiguous));
 }
 
+// The number of classes is asked of the values where it is not given; the rest is a program's.
+bool one_hot(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor self = argument(plan, stack, 0).toTensor();
+    const int64_t classes = argument(plan, stack, 1).toInt();
+    if (self.scalar_type() != at::kLong || self.numel() == 0 || classes < -1) return compose(plan, stack);
+    if (classes != -1) {
+        TORCH_CHECK(classes > 0, "Class values must be smaller than num_classes.");
+        return false;
+    }
+    auto [least, greatest] = at::aminmax(self);
+    const at::Tensor ends = at::stack({least, greatest}).cpu();
+    TORCH_CHECK(ends[0].item<int64_t>() >= 0, "Class values must be non-negative.");
+    torch::jit::peek(*stack, 1, plan.stack_size) = ends[1].item<int64_t>() + 1;
+    return false;
+}
+
 bool assert_async(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor condition = argument(plan, stack, 0).toTensor().cpu();
     if (plan.stack_size > 1)
@@ -374,6 +394,8 @@ const Special kSpecials[] = {
     {"aten::cumsum.out", dtype_of_out},
     {"aten::cumprod.out", dtype_of_out},
     {"aten::_assert_async*", assert_async},
+    {"aten::one_hot", one_hot},
+    {"aten::_foreach_*", foreach_shared},
     {"aten::index_add", index_add_nothing},
     {"aten::index_add_", index_add_nothing},
     {"aten::index_reduce", index_add_nothing},

@@ -36,8 +36,6 @@ constexpr IndexUse kUses[] = {
     {"aten::scatter_add", 2, 1, true, false},
     {"aten::scatter_reduce.two", 2, 1, true, false},
     {"aten::embedding", 1, 0, false, false},
-    {"aten::_embedding_bag", 1, 0, false, false},
-    {"aten::_embedding_bag_forward_only", 1, 0, false, false},
     {"aten::take", 1, kFlat, false, true},
     {"aten::put", 1, kFlat, false, true},
 };
@@ -105,6 +103,8 @@ constexpr const char *kDomains[] = {
     "aten::max_unpool2d",
     "aten::max_unpool3d",
     "aten::_ctc_loss",
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
 };
 
 // Those that the CPU refuses for a divisor of zero when all operands are integers.

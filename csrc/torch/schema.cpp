@@ -271,7 +271,8 @@ std::unique_ptr<OperatorPlan> make_plan(const c10::OperatorHandle &op) {
     plan_hidden_writes(*plan);
     plan->dynamic_shape = op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
     plan->random = plan->row && (plan->row->flags & OP_RANDOM);
-    plan->composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+    plan->composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+                      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
     plan->prepare = special_for(*plan);
     if (plan->prepare && plan->row) plan->dynamic_shape = false;  // of masks only, which prepare takes away
     plan->structured = find_structured(*plan);

@@ -14,6 +14,8 @@ import enum
 import sys
 import types
 
+import torch
+
 from torch_tpu import _C, _environment
 
 
@@ -30,13 +32,18 @@ def get_eager_mode() -> EagerMode:
 _step_hook = None
 
 
+def _step_ended(*_: object) -> None:
+    if not torch.compiler.is_compiling() and not _C.is_held():
+        _C.flush()
+
+
 def _flush_after_optimizer_steps() -> None:
     """A training step is what fused mode compiles as one program: it ends with the optimizer."""
     global _step_hook
     if _step_hook is None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        _step_hook = register_optimizer_step_post_hook(lambda *_: None if _C.is_held() else _C.flush())
+        _step_hook = register_optimizer_step_post_hook(_step_ended)
 
 
 class set_eager_mode:

@@ -186,7 +186,6 @@ static void test_indices(void) {
         lower_request_free(&r);
         strbuf_free(&text);
     }
-    CHECK(index_code("test::pick") > 0 && index_code("test::pick") != index_code("test::take"));
     graph_destroy(branches);
     graph_destroy(g);
     graph_destroy(inner);
