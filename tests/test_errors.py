@@ -244,6 +244,9 @@ BAD_VALUES = dict(
     multilabel_margin_negative=lambda x: F.multilabel_margin_loss(x[0], positions(0, -2, -1, 0)),
     max_unpool=lambda x: F.max_unpool2d(x[None, None, :1, :1], positions(4).view(1, 1, 1, 1), 2),
     max_unpool3d=lambda x: F.max_unpool3d(x[None, None, None, :1, :1], positions(-1).view(1, 1, 1, 1, 1), 2),
+    segment_lengths=lambda x: torch.segment_reduce(x, "sum", lengths=positions(2, 2)),
+    segment_length_negative=lambda x: torch.segment_reduce(x, "sum", lengths=positions(4, -1)),
+    masked_scatter=lambda x: x.masked_scatter(x > 3, x[0]),
     one_hot=lambda x: F.one_hot(positions(0, 3), 3),
     one_hot_negative=lambda x: F.one_hot(positions(0, -1), 3),
 )
@@ -251,6 +254,8 @@ GOOD_INDICES = dict(
     offsets=lambda x: F.embedding_bag(positions(0, 1, 2), x, positions(0, 1, 1, 3)),
     multilabel_margin=lambda x: F.multilabel_margin_loss(x[0], positions(0, 3, -1, 0)),
     one_hot=lambda x: F.one_hot(positions(0, 2), 3),
+    segment_lengths=lambda x: torch.segment_reduce(x, "sum", lengths=positions(2, 1)),
+    masked_scatter=lambda x: x.masked_scatter(x > 7, x[0]),
     index=lambda x: x[positions(-3, 2)],
     ignored=lambda x: F.cross_entropy(x, positions(0, 1, -100)),
     index_fill=lambda x: x.index_fill(0, positions(-3), 1.0),
@@ -316,9 +321,34 @@ def test_bad_values_in_debug_mode(name):
         BAD_VALUES[name](x)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda device: F.multi_margin_loss(
+            torch.ones(3, device=device), torch.tensor(1, device=device), reduction="none"
+        ),
+        lambda device: F.adaptive_avg_pool2d(torch.ones(1, 1, 0, 4, device=device), 2),
+        lambda device: F.adaptive_avg_pool3d(torch.ones(2, 0, 4, 4, 4, device=device), 2),
+        lambda device: F.adaptive_avg_pool2d(torch.ones(1, 0, 3, 4, device=device), 2),
+        lambda device: F.adaptive_avg_pool2d(torch.ones(1, 4, 4, device=device, dtype=torch.long), 2),
+        lambda device: F.adaptive_max_pool3d(torch.ones(1, 4, 4, 4, device=device, dtype=torch.long), 2),
+    ],
+)
+def test_shapes_that_the_metadata_does_not_know(call):
+    outcomes = []
+    for device in ("cpu", DEVICE):
+        try:
+            outcomes.append(call(device).shape)
+        except (RuntimeError, NotImplementedError) as error:
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_one_hot_counts_the_classes():
     assert F.one_hot(positions(2, 0)).tolist() == [[0, 0, 1], [1, 0, 0]]
     assert F.one_hot(positions(1).view(1, 1, 1), 2).tolist() == [[[[0, 1]]]]
+    columns = F.one_hot(torch.arange(6, device=DEVICE).view(2, 3).t(), 7)
+    assert columns.stride() == (14, 7, 1) and columns.view(-1, 7).argmax(1).tolist() == [0, 3, 1, 4, 2, 5]
     for values, classes, message in (((-1,), -1, "non-negative"), ((), -1, "infer"), ((0,), 0, "smaller")):
         with pytest.raises(RuntimeError, match=message):
             F.one_hot(positions(*values).long(), classes)

@@ -4,6 +4,7 @@
 
 #include "ops/indexing.h"
 #include "ops/ops.h"
+#include "ops/reduction.h"
 #include "ops/scan.h"
 
 static int index_dim(lowering *l, int argument, int rank) {
@@ -261,6 +262,10 @@ static void lower_masked_scatter(lowering *l) {
     const int64_t *dims = result_dims(l, 0);
     x = hlo_broadcast_to(b, x, rank, dims);
     mask = hlo_broadcast_to(b, hlo_convert(b, mask, DTYPE_BOOL), rank, dims);
+    dim_set all = dims_all(x);
+    if (mask)
+        check_value(l, reduce_drop(b, HLO_REDUCE_ADD, hlo_convert(b, mask, DTYPE_I64), &all),
+                    hlo_element_count(source) + 1, NULL);
     if (hlo_element_count(source) == 0 || hlo_element_count(x) == 0) {
         result_set(l, 0, x);
         return;

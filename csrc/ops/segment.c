@@ -102,11 +102,24 @@ static hlo_value lengths_like(hlo_builder *b, const segments *s, hlo_value y) {
 }
 
 /* (data, reduce, lengths, indices, offsets, axis, unsafe, initial) */
+/* The lengths of a row add up to the axis, and none is negative; `unsafe` says that they are not looked at. */
+static void check_lengths(lowering *l, hlo_value data) {
+    hlo_builder *b = lower_builder(l);
+    hlo_value lengths = arg_tensor(l, 2);
+    int64_t axis = dim_wrap(arg_int_or(l, 5, 0), data->rank);
+    if (!lengths || arg_bool(l, 6) || axis < 0 || hlo_element_count(lengths) == 0) return;
+    int64_t last = lengths->rank - 1, n = data->dims[axis];
+    check_value(l, lengths, INT32_MAX, NULL);
+    hlo_value sum = hlo_reduce(b, HLO_REDUCE_ADD, lengths, 1, &last);
+    check_value(l, hlo_subtract(b, sum, hlo_like(b, sum, (double)n)), 1, NULL);
+}
+
 static void lower_segment_reduce(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value data = arg_tensor(l, 0);
     segments s = {0};
     if (!data || !read_kind(l, 1, &s.kind) || !read_segments(l, data, 2, 4, 5, &s)) return;
+    check_lengths(l, data);
     static const index_combine how[] = {INDEX_ADD, INDEX_ADD, INDEX_MAXIMUM, INDEX_MINIMUM, INDEX_MULTIPLY};
     hlo_value y = combine(b, &s, initial_value(l, s.kind, 7, data->dtype), data, how[s.kind]);
     if (s.kind == SEGMENT_MEAN) {

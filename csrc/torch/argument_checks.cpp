@@ -49,6 +49,15 @@ void no_integers(const OperatorPlan & /*plan*/, Operands t) {
                 "std and var only support floating point and complex dtypes");
 }
 
+template <int spatial>
+void averaged(const OperatorPlan &plan, Operands t) {
+    floating<0>(plan, t);
+    for (int64_t i = spatial == 3 ? 1 : t[0]->dim() - spatial; i < t[0]->dim(); i++)
+        TORCH_CHECK(t[0]->dim() < spatial || t[0]->size(i) > 0, plan.name,
+                    ": Expected input to have non-zero size for non-batch dimensions, but input has sizes ",
+                    t[0]->sizes(), " with dimension ", i, " being empty");
+}
+
 struct Check {
     const char *name;
     int needed;  // the last tensor that the check reads
@@ -66,8 +75,8 @@ constexpr Check kChecks[] = {
     {"aten::bernoulli", 0, floating<0>},
     {"aten::bernoulli.Tensor", 1, floating<1>},
     {"aten::poisson", 0, floating<0>},
-    {"aten::_adaptive_avg_pool2d", 0, floating<0>},
-    {"aten::_adaptive_avg_pool3d", 0, floating<0>},
+    {"aten::_adaptive_avg_pool2d", 0, averaged<2>},
+    {"aten::_adaptive_avg_pool3d", 0, averaged<3>},
     {"aten::adaptive_max_pool2d", 0, floating<0>},
     {"aten::adaptive_max_pool3d", 0, floating<0>},
     {"aten::logit", 0, floating_result},

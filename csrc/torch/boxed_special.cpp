@@ -4,6 +4,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_assert_async.h>
@@ -12,6 +13,7 @@
 #include <ATen/ops/eq.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/masked_fill.h>
+#include <ATen/ops/multi_margin_loss.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/stack.h>
 
@@ -315,6 +317,7 @@ bool one_hot(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor self = argument(plan, stack, 0).toTensor();
     const int64_t classes = argument(plan, stack, 1).toInt();
     if (self.scalar_type() != at::kLong || self.numel() == 0 || classes < -1) return compose(plan, stack);
+    if (!self.is_contiguous()) torch::jit::peek(*stack, 0, plan.stack_size) = self.contiguous();
     if (classes != -1) {
         TORCH_CHECK(classes > 0, "Class values must be smaller than num_classes.");
         return false;
@@ -324,6 +327,20 @@ bool one_hot(const OperatorPlan &plan, Stack *stack) {
     TORCH_CHECK(ends[0].item<int64_t>() >= 0, "Class values must be non-negative.");
     torch::jit::peek(*stack, 1, plan.stack_size) = ends[1].item<int64_t>() + 1;
     return false;
+}
+
+// PyTorch's metadata says that the loss of one sample with a number as its class has one dimension; its kernel says
+// none.
+bool multi_margin_number(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor target = argument(plan, stack, 1).toTensor();
+    if (target.dim() != 0 || argument(plan, stack, 5).toInt() != at::Reduction::None) return false;
+    const at::Tensor self = argument(plan, stack, 0).toTensor();
+    const c10::IValue weight = argument(plan, stack, 4);
+    return answer(
+        plan, stack,
+        at::multi_margin_loss(self, target.view(1), argument(plan, stack, 2).toScalar(),
+                              argument(plan, stack, 3).toScalar(), weight.toOptional<at::Tensor>(), at::Reduction::None)
+            .view(at::IntArrayRef{}));
 }
 
 bool assert_async(const OperatorPlan &plan, Stack *stack) {
@@ -395,6 +412,7 @@ const Special kSpecials[] = {
     {"aten::cumprod.out", dtype_of_out},
     {"aten::_assert_async*", assert_async},
     {"aten::one_hot", one_hot},
+    {"aten::multi_margin_loss", multi_margin_number},
     {"aten::_foreach_*", foreach_shared},
     {"aten::index_add", index_add_nothing},
     {"aten::index_add_", index_add_nothing},
