@@ -328,6 +328,8 @@ def test_bad_values_in_debug_mode(name):
             torch.ones(3, device=device), torch.tensor(1, device=device), reduction="none"
         ),
         lambda device: F.adaptive_avg_pool2d(torch.ones(1, 1, 0, 4, device=device), 2),
+        lambda device: F.pixel_unshuffle(torch.ones(2, 0, 3, device=device), 3),
+        lambda device: F.pixel_unshuffle(torch.ones(2, 0, 4, device=device), 3),
         lambda device: F.adaptive_avg_pool3d(torch.ones(2, 0, 4, 4, 4, device=device), 2),
         lambda device: F.adaptive_avg_pool2d(torch.ones(1, 0, 3, 4, device=device), 2),
         lambda device: F.adaptive_avg_pool2d(torch.ones(1, 4, 4, device=device, dtype=torch.long), 2),

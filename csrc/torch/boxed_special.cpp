@@ -15,6 +15,7 @@
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/multi_margin_loss.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/pixel_unshuffle.h>
 #include <ATen/ops/stack.h>
 
 #include <iterator>
@@ -343,6 +344,14 @@ bool multi_margin_number(const OperatorPlan &plan, Stack *stack) {
             .view(at::IntArrayRef{}));
 }
 
+// Of nothing the CPU's kernel gives the shape that it got, and metadata the shape of an unshuffled image.
+bool pixel_unshuffle_nothing(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor self = argument(plan, stack, 0).toTensor();
+    if (self.numel() != 0) return false;
+    const at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
+    return answer(plan, stack, at::pixel_unshuffle(host, argument(plan, stack, 1).toInt()).to(self.device()));
+}
+
 bool assert_async(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor condition = argument(plan, stack, 0).toTensor().cpu();
     if (plan.stack_size > 1)
@@ -412,6 +421,7 @@ const Special kSpecials[] = {
     {"aten::cumprod.out", dtype_of_out},
     {"aten::_assert_async*", assert_async},
     {"aten::one_hot", one_hot},
+    {"aten::pixel_unshuffle", pixel_unshuffle_nothing},
     {"aten::multi_margin_loss", multi_margin_number},
     {"aten::_foreach_*", foreach_shared},
     {"aten::index_add", index_add_nothing},
