@@ -144,4 +144,4 @@ def test_a_tensor_for_another_process_is_copied_to_the_cpu_first():
     for value in (x, [x], {"x": x}, torch.nn.Linear(2, 2).to(DEVICE)):
         with pytest.raises(RuntimeError) as caught:
             ForkingPickler.dumps(value)
-        assert "cpu()" in str(caught.value) and f"**`{str(caught.value).split(',')[0]}`**" in page
+        assert f"**`{caught.value}`**" in page

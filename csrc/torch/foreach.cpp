@@ -1,4 +1,6 @@
 // _foreach_* operators whose lists share memory.
+#include <ATen/EmptyTensor.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -11,23 +13,19 @@ namespace {
 
 using torch::jit::Stack;
 
-const c10::IValue &argument_at(const OperatorPlan &plan, Stack *stack, int i) {
-    return torch::jit::peek(*stack, i, plan.stack_size);
-}
-
 // A storage that tensors of different places in the lists have: seldom, so looked for in the quickest way.
 bool storage_shared(const OperatorPlan &plan, Stack *stack) {
     thread_local std::vector<std::pair<const c10::StorageImpl *, size_t>> table;
     size_t count = 0;
-    for (int i = 0; i < plan.stack_size; i++)
-        if (argument_at(plan, stack, i).isTensorList()) count += argument_at(plan, stack, i).toListRef().size();
+    for (const c10::IValue &value : torch::jit::last(*stack, plan.stack_size))
+        if (value.isTensorList()) count += value.toListRef().size();
     size_t room = 16;
     while (room < 2 * count) room *= 2;
     table.assign(room, {nullptr, 0});
-    for (int i = 0; i < plan.stack_size; i++) {
-        if (!argument_at(plan, stack, i).isTensorList()) continue;
+    for (const c10::IValue &value : torch::jit::last(*stack, plan.stack_size)) {
+        if (!value.isTensorList()) continue;
         size_t place = 0;
-        for (const c10::IValue &entry : argument_at(plan, stack, i).toListRef()) {
+        for (const c10::IValue &entry : value.toListRef()) {
             place++;
             if (!entry.isTensor() || !entry.toTensor().defined() || !entry.toTensor().has_storage()) continue;
             const c10::StorageImpl *storage = entry.toTensor().storage().unsafeGetStorageImpl();
@@ -54,11 +52,10 @@ void add_spans(const c10::IValue &list, bool written, std::vector<Span> &spans) 
         place++;
         const at::Tensor *t = entry.isTensor() ? &entry.toTensor() : nullptr;
         if (!t || !t->defined() || t->numel() == 0 || !t->has_storage()) continue;
-        int64_t last = 0;
-        for (int64_t i = 0; i < t->dim(); i++) last += (t->size(i) - 1) * t->stride(i);
         const auto *begin = static_cast<const char *>(t->const_data_ptr());
         spans.push_back({t->storage().unsafeGetStorageImpl(), begin,
-                         begin + (last + 1) * static_cast<int64_t>(t->element_size()), place, written});
+                         begin + at::detail::computeStorageNbytes(t->sizes(), t->strides(), t->element_size()), place,
+                         written});
     }
 }
 
@@ -82,7 +79,7 @@ bool foreach_shared(const OperatorPlan &plan, Stack *stack) {
     thread_local std::vector<Span> spans;
     spans.clear();
     for (int i = 0; i < plan.stack_size; i++) {
-        const c10::IValue &value = argument_at(plan, stack, i);
+        const c10::IValue &value = torch::jit::peek(*stack, i, plan.stack_size);
         if (value.isTensorList()) add_spans(value, is_written(arguments[i]), spans);
     }
     return overlap_across(spans) && compose(plan, stack);
