@@ -34,6 +34,20 @@ def test_numbers(name):
     same(x * 0.123, x.cpu() * 0.123)
 
 
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_after_other_dtypes(name):
+    """What one dtype needs as a constant (an integer's exponent) stays an input for the others."""
+    for dtype in [torch.int64, torch.bool, torch.complex64]:
+        other = torch.ones(16, device=DEVICE).to(dtype)
+        for v in [2, 3, 0.5]:
+            try:
+                NUMBERS[name](other, v)
+            except (RuntimeError, NotImplementedError):
+                with pytest.raises((RuntimeError, NotImplementedError)):
+                    NUMBERS[name](other.cpu(), v)
+    test_numbers(name)
+
+
 def test_positions():
     x, cache, want = torch.rand(16, 4, device=DEVICE), torch.zeros(1, 2, 16, 4, device=DEVICE), torch.zeros(1, 2, 16, 4)
 

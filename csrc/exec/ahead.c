@@ -46,7 +46,7 @@ static status *make_call(pretence *p, const ahead_call *c) {
         else
             geometry_copy(&p->results[k].geometry, &r->geometry);
     }
-    p->op = (operator_info){.name = "graph", .graph = c->graph, .structural_args = ~(uint64_t)0};
+    p->op = (operator_info){.name = "graph", .graph = c->graph, .constant_numbers = true};
     p->call = (call){.op = &p->op,
                      .n_args = c->n_inputs,
                      .args = p->args,

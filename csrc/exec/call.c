@@ -265,7 +265,7 @@ static status *rename_error(status *s, const call *c) {
  * structural. */
 static status *finish_entry(entry *e, scan *s, call *c, hlo_precision precision, uint64_t structural) {
     take_out_entry(s, e);
-    c->op->structural_args |= structural;
+    s->numbers->structural_args |= structural;
     scan_call(s, c, precision);
     e->building = false;
     if (s->failed) return status_no_memory();
@@ -292,7 +292,8 @@ static status *build_entry(scan *s, call *c, hlo_precision precision, uint64_t o
         entry_destroy(e);
         return status_no_memory();
     }
-    uint64_t dynamic = c->op->promoted_args & ~c->op->structural_args & ~c->op->fixed_args;
+    const learned_numbers *known = s->numbers;
+    uint64_t dynamic = known->promoted_args & ~known->structural_args & ~known->fixed_args;
     exec_release();
     variant *v = NULL;
     uint64_t structural = 0;
@@ -326,10 +327,10 @@ static status *build_entry(scan *s, call *c, hlo_precision precision, uint64_t o
 
 /* Another value of some number: from now on that number is a run-time input. */
 static status *build_variant(entry *e, scan *s, call *c, hlo_precision precision) {
-    uint64_t structural = c->op->structural_args, dynamic = e->variants->dynamic_args;
+    uint64_t structural = s->numbers->structural_args, dynamic = e->variants->dynamic_args;
     uint64_t different = variant_difference(e->variants, c, structural);
     dynamic |= different;
-    c->op->promoted_args |= different;
+    s->numbers->promoted_args |= different;
     COUNT(promotions, 1);
     if (!scan_snapshot(s)) return status_no_memory();
     e->building = true;
@@ -341,7 +342,7 @@ static status *build_variant(entry *e, scan *s, call *c, hlo_precision precision
     status *result =
         entry_make_variant(e, c, s, precision, dynamic & ~structural, exec_mode_now != MODE_FUSED, &v, &learned);
     exec_acquire();
-    c->op->structural_args |= learned;
+    s->numbers->structural_args |= learned;
     if (v) {
         v->next = e->variants;
         e->variants = v;
@@ -680,7 +681,7 @@ static status *attempt_call(attempt *t, scan *s, call *c) {
         return result;
     }
     variant *v = e ? e->variants : NULL;
-    while (v && !variant_matches(v, c, c->op->structural_args)) v = v->next;
+    while (v && !variant_matches(v, c, s->numbers->structural_args)) v = v->next;
     if (!v || (e->building && !v->executable && exec_mode_now != MODE_FUSED)) {
         result = build(t, e, s, c, offset_mask);
         exec_release();

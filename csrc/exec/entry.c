@@ -458,7 +458,7 @@ status *entry_make_variant(entry *e, call *c, const scan *s, hlo_precision preci
     request.dynamic_args = dynamic_args;
     status *result = make_variant(v, e, c, s, &request, compile);
     *structural = request.structural_args;
-    c->op->fixed_args |= request.fixed_args;
+    s->numbers->fixed_args |= request.fixed_args;
     lower_request_free(&request);
     if (result)
         variant_destroy(v);

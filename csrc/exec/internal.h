@@ -55,19 +55,31 @@ void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t);
 status *storage_retype(storage *s, dtype t);
 
 /* ---- operators ---- */
+
+/* What builds taught about an operator's numbers, as masks of arguments. Kept per dtypes of the arguments: a lowering
+ * may want an exponent's value for integers that is a mere input for floating-point numbers. */
+typedef struct learned_numbers {
+    uint64_t dtypes;          /* operator_numbers' hash; 0: none yet */
+    uint64_t structural_args; /* numbers whose values belong to the key */
+    uint64_t promoted_args;   /* numbers that were seen to vary: run-time inputs from the first compile on */
+    _Atomic uint64_t
+        fixed_args; /* numbers that are better constants while they do not vary: promoted call by call only */
+    struct learned_numbers *next;
+} learned_numbers;
+
 struct operator_info {
     const char *name;
     const op_row *row;
     graph *graph;             /* operator_from_graph: owned */
     int options;              /* operator_from_graph: its set of compile options; 0: the current one */
-    uint64_t structural_args; /* numbers whose values belong to the key */
-    uint64_t promoted_args;   /* numbers that were seen to vary: run-time inputs from the first compile on */
-    _Atomic uint64_t
-        fixed_args;           /* numbers that are better constants while they do not vary: promoted call by call only */
+    bool constant_numbers;    /* every number's value belongs to the key */
+    learned_numbers numbers;  /* of the dtypes that came first */
     _Atomic int64_t calls[4]; /* per op_way */
     bool interned;
     operator_info *next;
 };
+/* What is known of the numbers of calls with the dtypes of this one. Under the lock; NULL with no memory. */
+learned_numbers *operator_numbers(operator_info *op, const call *c);
 operator_info *operator_of_row(const op_row *row); /* for the core's own rows */
 extern const op_row row_assign;                    /* core::assign(x): x, converted */
 extern const op_row row_resize;                    /* core::resize(x): flat x cut or filled up with zeros */
@@ -95,6 +107,7 @@ typedef struct scan {
     storage *retype_storage; /* a raw storage met with this type first: retype, then scan again */
     dtype retype_dtype;
     storage *lost; /* its value could not be computed */
+    learned_numbers *numbers;
     /* Tensors of the call in order of arguments and written results: where their offsets stand in the key. */
     int n_tensors;
     struct {

@@ -18,7 +18,7 @@ static operator_info *make(const char *name, const op_row *row) {
     }
     op->row = row;
     /* Without a row, or where the row says so, every number decides the program. */
-    if (!row || (row->flags & OP_CONSTANT_NUMBERS)) op->structural_args = ~(uint64_t)0;
+    op->constant_numbers = !row || (row->flags & OP_CONSTANT_NUMBERS);
     return op;
 }
 
@@ -63,6 +63,41 @@ operator_info *operator_from_graph(graph *g) {
     }
     op->graph = g;
     return op;
+}
+
+/* A hash of the call's dtypes, never 0. Of a list of tensors, the first one's counts. */
+static uint64_t hash_dtypes(const call *c) {
+    uint64_t hash = 1;
+    for (int i = 0; i < c->n_args; i++) {
+        const argument *a = &c->args[i];
+        while (a->tag == ARG_VALUES && a->count > 0) a = &a->u.list[0];
+        const core_tensor *x = a->tag == ARG_VALUE ? a->u.tensor : NULL;
+        uint64_t t = 0;
+        if (x)
+            t = (uint64_t)x->geometry.dtype;
+        else if (a->tag == ARG_NUMBER)
+            t = (uint64_t)a->u.number.dtype;
+        else if (a->tag == ARG_DTYPE)
+            t = (uint64_t)a->u.dtype;
+        hash = (hash ^ ((uint64_t)a->tag << 8 | t)) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    return hash ? hash : 1;
+}
+
+learned_numbers *operator_numbers(operator_info *op, const call *c) {
+    learned_numbers *n = &op->numbers;
+    if (op->constant_numbers) {
+        n->structural_args = ~(uint64_t)0;
+        return n;
+    }
+    uint64_t dtypes = hash_dtypes(c);
+    if (!n->dtypes) n->dtypes = dtypes;
+    while (n->dtypes != dtypes && n->next) n = n->next;
+    if (n->dtypes == dtypes) return n;
+    n->next = mem_alloc(sizeof *n->next);
+    if (n->next) n->next->dtypes = dtypes;
+    return n->next;
 }
 
 const char *operator_name(const operator_info *op) { return op->name; }

@@ -180,9 +180,11 @@ void scan_call(scan *s, const call *c, hlo_precision precision) {
     s->n_tensors = 0;
     s->retype_storage = NULL;
     s->lost = NULL;
-    uint64_t structural = c->op->structural_args;
+    s->numbers = operator_numbers(c->op, c);
     uint64_t *w = reserve(s, 5);
-    if (!w) return;
+    if (!s->numbers) s->failed = true;
+    if (!w || !s->numbers) return;
+    uint64_t structural = s->numbers->structural_args;
     w[0] = (uint64_t)(uintptr_t)c->op;
     w[1] = (uint64_t)precision | (uint64_t)(uint32_t)c->device << 8 | (uint64_t)c->results_known << 40 |
            (uint64_t)(exec_mode_now == MODE_FUSED) << 41;
