@@ -10,6 +10,7 @@ import torch
 
 def pytest_configure(config):
     torch.set_num_threads(1)  # two workers share two cores
+    torch.manual_seed(0)  # for what modules make when they are collected
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ static hlo_value imaginary_part(hlo_builder *b, hlo_value x) {
 
 const op_row ops_complex[] = {{"aten::angle", PROMOTE_REAL, .unary = angle},
                               {"aten::_conj_physical", PROMOTE_NONE, .unary = conjugate},
-                              {"aten::conj_physical", PROMOTE_NONE, .unary = conjugate},
+                              {"aten::conj_physical", PROMOTE_NONE, .unary = conjugate, .meta = META_ELEMENTWISE},
                               {"prims::conj_physical", PROMOTE_NONE, .unary = conjugate},
                               {"aten::complex", PROMOTE_NONE, .binary = from_parts},
                               {"aten::polar", PROMOTE_NONE, .binary = polar},

@@ -69,7 +69,7 @@ class Frame {
     void infer_functional(const c10::OperatorHandle &op, bool structured);
     void infer_structured();
     void infer_usual();
-    void check_written(const at::Tensor &target, const at::Tensor &inferred, bool is_out);
+    void check_written(int k, const at::Tensor &target, const at::Tensor &inferred, bool is_out);
     at::Tensor laid_out(const at::Tensor &inferred, int k) const;
     void set_geometry(int k, const at::Tensor &inferred);
     size_t list_room() const;

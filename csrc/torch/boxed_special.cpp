@@ -6,7 +6,6 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/aminmax.h>
@@ -29,19 +28,8 @@ namespace {
 
 using torch::jit::Stack;
 
-template <typename T>
-bool answer(const OperatorPlan &plan, Stack *stack, T value) {
-    torch::jit::drop(*stack, plan.stack_size);
-    torch::jit::push(*stack, std::move(value));
-    return true;
-}
-
-const c10::IValue &argument(const OperatorPlan &plan, Stack *stack, int i) {
-    return torch::jit::peek(*stack, i, plan.stack_size);
-}
-
 bool equal(const OperatorPlan &plan, Stack *stack) {
-    at::Tensor a = argument(plan, stack, 0).toTensor(), b = argument(plan, stack, 1).toTensor();
+    at::Tensor a = value_of(plan, stack, 0).toTensor(), b = value_of(plan, stack, 1).toTensor();
     TORCH_CHECK(a.device() == b.device(),
                 "Expected all tensors to be on the same device, but found at least two devices, ", a.device(), " and ",
                 b.device(), "!");
@@ -51,7 +39,7 @@ bool equal(const OperatorPlan &plan, Stack *stack) {
 }
 
 bool is_set_to(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &a = argument(plan, stack, 0).toTensor(), &b = argument(plan, stack, 1).toTensor();
+    const at::Tensor &a = value_of(plan, stack, 0).toTensor(), &b = value_of(plan, stack, 1).toTensor();
     return answer(plan, stack,
                   a.storage().is_alias_of(b.storage()) && a.storage_offset() == b.storage_offset() &&
                       a.sizes() == b.sizes() && a.strides() == b.strides());
@@ -61,7 +49,7 @@ bool is_set_to(const OperatorPlan &plan, Stack *stack) {
 bool sdp_choice(const OperatorPlan &plan, Stack *stack) {
     static const bool fused = op_find("aten::_scaled_dot_product_fused_attention_overrideable") &&
                               op_find("aten::_scaled_dot_product_fused_attention_overrideable_backward");
-    const at::Tensor &query = argument(plan, stack, 0).toTensor();
+    const at::Tensor &query = value_of(plan, stack, 0).toTensor();
     bool usable = fused && at::globalContext().userEnabledOverrideableSDP() && query.dim() == 4 &&
                   at::isFloatingType(query.scalar_type());
     return answer(plan, stack, static_cast<int64_t>(usable ? at::SDPBackend::overrideable : at::SDPBackend::math));
@@ -105,7 +93,7 @@ bool index_masks(const OperatorPlan &plan, Stack *stack) {
     c10::IValue &list = torch::jit::peek(*stack, 1, plan.stack_size);
     std::vector<at::Tensor> indices = index_list(list);
     if (std::any_of(indices.begin(), indices.end(), is_mask))
-        list = without_masks(argument(plan, stack, 0).toTensor(), indices);
+        list = without_masks(value_of(plan, stack, 0).toTensor(), indices);
     return false;
 }
 
@@ -127,12 +115,12 @@ at::Tensor sole_mask(const at::Tensor &self, const std::vector<at::Tensor> &indi
 }
 
 bool index_put(const OperatorPlan &plan, Stack *stack) {
-    at::Tensor self = argument(plan, stack, 0).toTensor();
-    at::Tensor value = argument(plan, stack, 2).toTensor();
-    bool accumulate = argument(plan, stack, 3).toBool();
+    at::Tensor self = value_of(plan, stack, 0).toTensor();
+    at::Tensor value = value_of(plan, stack, 2).toTensor();
+    bool accumulate = value_of(plan, stack, 3).toBool();
     bool in_place = plan.writes && !plan.is_out.back();
     if (value.numel() == 1 && !accumulate && (in_place || !plan.writes)) {
-        at::Tensor mask = sole_mask(self, index_list(argument(plan, stack, 1)));
+        at::Tensor mask = sole_mask(self, index_list(value_of(plan, stack, 1)));
         if (mask.defined()) {
             TORCH_CHECK(value.scalar_type() == self.scalar_type(),
                         "Index put requires the source and destination dtypes match, "
@@ -158,57 +146,57 @@ void check_holds(at::ScalarType type, const at::Scalar &value) {
 // A number of self's dtype.
 template <int number>
 bool fits_self(const OperatorPlan &plan, Stack *stack) {
-    check_holds(argument(plan, stack, 0).toTensor().scalar_type(), argument(plan, stack, number).toScalar());
+    check_holds(value_of(plan, stack, 0).toTensor().scalar_type(), value_of(plan, stack, number).toScalar());
     return false;
 }
 
 bool fits_floating(const OperatorPlan &plan, Stack *stack) {
-    return argument(plan, stack, 0).toTensor().is_floating_point() && fits_self<1>(plan, stack);
+    return value_of(plan, stack, 0).toTensor().is_floating_point() && fits_self<1>(plan, stack);
 }
 
 // Numbers of the dtype that they and self are promoted to.
 template <int first, int last = first>
 bool fits_result(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
     at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
     for (int i = first; i <= last; i++)
-        if (argument(plan, stack, i).isScalar())
-            state = at::native::update_result_type_state(argument(plan, stack, i).toScalar(), state);
+        if (value_of(plan, stack, i).isScalar())
+            state = at::native::update_result_type_state(value_of(plan, stack, i).toScalar(), state);
     const at::ScalarType type = at::native::result_type(state);
     for (int i = first; i <= last; i++)
-        if (argument(plan, stack, i).isScalar()) check_holds(type, argument(plan, stack, i).toScalar());
+        if (value_of(plan, stack, i).isScalar()) check_holds(type, value_of(plan, stack, i).toScalar());
     return false;
 }
 
 // The CPU raises float32's and float64's to a double.
 bool fits_power(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
-    const at::ScalarType type = at::result_type(self, argument(plan, stack, 1).toScalar());
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    const at::ScalarType type = at::result_type(self, value_of(plan, stack, 1).toScalar());
     return type == at::kFloat || type == at::kDouble ? false : fits_result<1>(plan, stack);
 }
 
 // alpha of add and sub.
 bool fits_factor(const OperatorPlan &plan, Stack *stack) {
-    const at::Scalar alpha = argument(plan, stack, 2).toScalar();
+    const at::Scalar alpha = value_of(plan, stack, 2).toScalar();
     if (alpha.isIntegral(true) && alpha.toLong() == 1) return false;
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
-    const c10::IValue &other = argument(plan, stack, 1);
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    const c10::IValue &other = value_of(plan, stack, 1);
     check_holds(other.isTensor() ? at::result_type(self, other.toTensor()) : at::result_type(self, other.toScalar()),
                 alpha);
     return false;
 }
 
 bool fits_logit(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
-    const c10::IValue &eps = argument(plan, stack, 1);
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    const c10::IValue &eps = value_of(plan, stack, 1);
     const bool integral = at::isIntegralType(self.scalar_type(), true);
     if (eps.isDouble()) check_holds(integral ? at::kFloat : self.scalar_type(), eps.toDouble());
     return false;
 }
 
 bool index_fill_number(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
-    const at::Scalar value = argument(plan, stack, 3).toScalar();
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    const at::Scalar value = value_of(plan, stack, 3).toScalar();
     TORCH_CHECK(self.is_complex() || !value.isComplex(),
                 "index_fill_(): Converting complex Scalar to non-complex type is not supported");
     check_holds(self.scalar_type(), value);
@@ -216,9 +204,9 @@ bool index_fill_number(const OperatorPlan &plan, Stack *stack) {
 }
 
 bool uniform_range(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
     if (!self.is_floating_point()) return false;  // the CPU's words for that come later
-    const double from = argument(plan, stack, 1).toDouble(), to = argument(plan, stack, 2).toDouble();
+    const double from = value_of(plan, stack, 1).toDouble(), to = value_of(plan, stack, 2).toDouble();
     const at::ScalarType type = self.scalar_type();
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "uniform_", [&] {
         const double least = std::numeric_limits<scalar_t>::lowest(), most = std::numeric_limits<scalar_t>::max();
@@ -234,13 +222,13 @@ bool uniform_range(const OperatorPlan &plan, Stack *stack) {
 // random_'s greatest number is to - 1.
 template <int to>
 bool below(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &self = argument(plan, stack, 0).toTensor();
-    const c10::IValue &end = argument(plan, stack, to);
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    const c10::IValue &end = value_of(plan, stack, to);
     if (!at::isIntegralType(self.scalar_type(), true) || at::isBarebonesUnsignedType(self.scalar_type())) return false;
     AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, self.scalar_type(), "random_", [&] {
         const auto least = static_cast<int64_t>(std::numeric_limits<scalar_t>::lowest());
         const auto most = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());
-        const int64_t from = to == 2 ? argument(plan, stack, 1).toInt() : 0;
+        const int64_t from = to == 2 ? value_of(plan, stack, 1).toInt() : 0;
         TORCH_CHECK(from >= least && from <= most, "from is out of bounds for ", self.dtype());
         TORCH_CHECK(end.isNone() || end.toInt() <= from || end.toInt() - 1 <= most, "to - 1 is out of bounds for ",
                     self.dtype());
@@ -249,74 +237,38 @@ bool below(const OperatorPlan &plan, Stack *stack) {
 }
 
 bool probability(const OperatorPlan &plan, Stack *stack) {
-    const double p = argument(plan, stack, 1).toDouble();
+    const double p = value_of(plan, stack, 1).toDouble();
     TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
     return false;
 }
 
 bool rate(const OperatorPlan &plan, Stack *stack) {
-    const double lambda = argument(plan, stack, 1).toDouble();
+    const double lambda = value_of(plan, stack, 1).toDouble();
     TORCH_CHECK(lambda > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
     return false;
 }
 
-// Reductions compute in the dtype of out=.
-bool dtype_of_out(const OperatorPlan &plan, Stack *stack) {
-    auto dtype = plan.called.schema().argumentIndexWithName("dtype");
-    const at::Tensor &out = argument(plan, stack, plan.stack_size - 1).toTensor();
-    if (dtype && argument(plan, stack, *dtype).isNone() && out.defined())
-        torch::jit::peek(*stack, *dtype, plan.stack_size) = out.scalar_type();
-    return false;
-}
-
-// The numbers decide the result's size, and are no part of a program's key: out takes its size before the call.
-template <bool inclusive>
-bool size_range(const OperatorPlan &plan, Stack *stack) {
-    const at::Scalar start = argument(plan, stack, 0).toScalar(), end = argument(plan, stack, 1).toScalar();
-    const at::Scalar step = argument(plan, stack, 2).toScalar();
-    const at::Tensor &out = argument(plan, stack, 3).toTensor();
-    const at::TensorOptions meta = at::TensorOptions(at::kMeta).dtype(out.dtype());
-    const at::Tensor sized = inclusive ? at::range(start, end, step, meta) : at::arange(start, end, step, meta);
-    // An out= of the right number of elements keeps its shape, as on the CPU.
-    if (out.numel() != sized.numel()) at::native::resize_output(out, sized.sizes());
-    return false;
-}
-
-// An out= of the right number of elements keeps its shape here, too.
-template <bool logarithmic>
-bool spaced(const OperatorPlan &plan, Stack *stack) {
-    const at::Scalar start = argument(plan, stack, 0).toScalar(), end = argument(plan, stack, 1).toScalar();
-    const int64_t steps = argument(plan, stack, 2).toInt();
-    const at::Tensor out = argument(plan, stack, plan.stack_size - 1).toTensor();
-    if (out.dim() == 1 || out.numel() != steps) return false;
-    const at::Tensor values = logarithmic
-                                  ? at::logspace(start, end, steps, argument(plan, stack, 3).toDouble(), out.options())
-                                  : at::linspace(start, end, steps, out.options());
-    out.copy_(values.view(out.sizes()));
-    return answer(plan, stack, out);
-}
-
 // PyTorch's metadata says that a number's result has one dimension; its kernel says none.
 bool isin_number(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor &elements = argument(plan, stack, 1).toTensor();
-    const at::Tensor number = c10::scalar_to_tensor(argument(plan, stack, 0).toScalar());
+    const at::Tensor &elements = value_of(plan, stack, 1).toTensor();
+    const at::Tensor number = c10::scalar_to_tensor(value_of(plan, stack, 0).toScalar());
     number.unsafeGetTensorImpl()->set_wrapped_number(true);
     return answer(plan, stack,
-                  at::isin(number.to(elements.device()), elements, argument(plan, stack, 2).toBool(),
-                           argument(plan, stack, 3).toBool()));
+                  at::isin(number.to(elements.device()), elements, value_of(plan, stack, 2).toBool(),
+                           value_of(plan, stack, 3).toBool()));
 }
 
 // Nothing is added: PyTorch's metadata function would look at the first slice of the source, which it may not have.
 bool index_add_nothing(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor self = argument(plan, stack, 0).toTensor();
-    if (argument(plan, stack, 2).toTensor().numel() != 0 || plan.is_out.back()) return false;
+    const at::Tensor self = value_of(plan, stack, 0).toTensor();
+    if (value_of(plan, stack, 2).toTensor().numel() != 0 || plan.is_out.back()) return false;
     return answer(plan, stack, plan.writes ? self : self.clone(at::MemoryFormat::Contiguous));
 }
 
 // The number of classes is asked of the values where it is not given; the rest is a program's.
 bool one_hot(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor self = argument(plan, stack, 0).toTensor();
-    const int64_t classes = argument(plan, stack, 1).toInt();
+    const at::Tensor self = value_of(plan, stack, 0).toTensor();
+    const int64_t classes = value_of(plan, stack, 1).toInt();
     if (self.scalar_type() != at::kLong || self.numel() == 0 || classes < -1) return compose(plan, stack);
     if (!self.is_contiguous()) torch::jit::peek(*stack, 0, plan.stack_size) = self.contiguous();
     if (classes != -1) {
@@ -333,29 +285,29 @@ bool one_hot(const OperatorPlan &plan, Stack *stack) {
 // PyTorch's metadata says that the loss of one sample with a number as its class has one dimension; its kernel says
 // none.
 bool multi_margin_number(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor target = argument(plan, stack, 1).toTensor();
-    if (target.dim() != 0 || argument(plan, stack, 5).toInt() != at::Reduction::None) return false;
-    const at::Tensor self = argument(plan, stack, 0).toTensor();
-    const c10::IValue weight = argument(plan, stack, 4);
+    const at::Tensor target = value_of(plan, stack, 1).toTensor();
+    if (target.dim() != 0 || value_of(plan, stack, 5).toInt() != at::Reduction::None) return false;
+    const at::Tensor self = value_of(plan, stack, 0).toTensor();
+    const c10::IValue weight = value_of(plan, stack, 4);
     return answer(
         plan, stack,
-        at::multi_margin_loss(self, target.view(1), argument(plan, stack, 2).toScalar(),
-                              argument(plan, stack, 3).toScalar(), weight.toOptional<at::Tensor>(), at::Reduction::None)
+        at::multi_margin_loss(self, target.view(1), value_of(plan, stack, 2).toScalar(),
+                              value_of(plan, stack, 3).toScalar(), weight.toOptional<at::Tensor>(), at::Reduction::None)
             .view(at::IntArrayRef{}));
 }
 
 // Of nothing the CPU's kernel gives the shape that it got, and metadata the shape of an unshuffled image.
 bool pixel_unshuffle_nothing(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor self = argument(plan, stack, 0).toTensor();
+    const at::Tensor self = value_of(plan, stack, 0).toTensor();
     if (self.numel() != 0) return false;
     const at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
-    return answer(plan, stack, at::pixel_unshuffle(host, argument(plan, stack, 1).toInt()).to(self.device()));
+    return answer(plan, stack, at::pixel_unshuffle(host, value_of(plan, stack, 1).toInt()).to(self.device()));
 }
 
 bool assert_async(const OperatorPlan &plan, Stack *stack) {
-    const at::Tensor condition = argument(plan, stack, 0).toTensor().cpu();
+    const at::Tensor condition = value_of(plan, stack, 0).toTensor().cpu();
     if (plan.stack_size > 1)
-        at::_assert_async(condition, argument(plan, stack, 1).toStringRef());
+        at::_assert_async(condition, value_of(plan, stack, 1).toStringRef());
     else
         at::_assert_async(condition);
     torch::jit::drop(*stack, plan.stack_size);
@@ -408,14 +360,24 @@ const Special kSpecials[] = {
     {"aten::bernoulli_.float", probability},
     {"aten::exponential_", rate},
     {"aten::uniform_", uniform_range},
-    {"aten::arange.start_out", size_range<false>},
+    {"aten::arange.start_out", arange_out},
     {"aten::isin.Scalar_Tensor", isin_number},
-    {"aten::linspace.out", spaced<false>},
-    {"aten::logspace.out", spaced<true>},
-    {"aten::range.out", size_range<true>},
+    {"aten::eye.out", eye_out},
+    {"aten::eye.m_out", eye_out},
+    {"aten::linspace.out", spaced_out},
+    {"aten::linspace.Tensor_Tensor_out", spaced_out},
+    {"aten::linspace.Tensor_Scalar_out", spaced_out},
+    {"aten::linspace.Scalar_Tensor_out", spaced_out},
+    {"aten::logspace.out", spaced_out},
+    {"aten::logspace.Tensor_Tensor_out", spaced_out},
+    {"aten::logspace.Tensor_Scalar_out", spaced_out},
+    {"aten::logspace.Scalar_Tensor_out", spaced_out},
+    {"aten::range.out", range_out},
     {"aten::sum.IntList_out", dtype_of_out},
-    {"aten::nansum.out", dtype_of_out},
+    {"aten::nansum.out", nansum_out},
+    {"aten::nansum", nansum},
     {"aten::mean.out", dtype_of_out},
+    {"aten::linear.out", linear_out},
     {"aten::prod.int_out", dtype_of_out},
     {"aten::cumsum.out", dtype_of_out},
     {"aten::cumprod.out", dtype_of_out},

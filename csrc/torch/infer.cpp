@@ -109,17 +109,35 @@ std::vector<c10::IValue> meta_arguments(const OperatorPlan &plan, const c10::IVa
     return arguments;
 }
 
-// Beside the structured operators: an empty out= tensor gets the strides of the result with its shape.
-constexpr const char *kOutHasStrides[] = {
-    "aten::linalg_solve_triangular",
-    "aten::linalg_householder_product",
-    "aten::ormqr",
-    "aten::geqrf",
+// Operators beside the structured and elementwise ones whose out= tensors get the strides of the result: where they
+// have no elements (of the right shape or not), or where they are resized.
+struct OutStrides {
+    const char *name;
+    enum When { Empty, Resized } when;
+    int first_results;  // how many of them
 };
 
-bool out_has_strides(const OperatorPlan &plan, bool was_empty) {
-    return plan.structured || (was_empty && std::find(std::begin(kOutHasStrides), std::end(kOutHasStrides),
-                                                      plan.name) != std::end(kOutHasStrides));
+constexpr OutStrides kOutStrides[] = {
+    {"aten::cholesky_inverse", OutStrides::Empty, 1},
+    {"aten::geqrf", OutStrides::Empty, 1},
+    {"aten::linalg_eig", OutStrides::Empty, 2},
+    {"aten::linalg_eigvals", OutStrides::Empty, 1},
+    {"aten::linalg_householder_product", OutStrides::Empty, 1},
+    {"aten::linalg_solve_triangular", OutStrides::Resized, 1},
+    {"aten::ormqr", OutStrides::Empty, 1},
+    {"aten::triangular_solve", OutStrides::Empty, 2},
+};
+
+bool out_has_strides(const OperatorPlan &plan, int k, bool was_empty, bool resized) {
+    for (const OutStrides &o : kOutStrides)
+        if (plan.name == o.name && (o.when == OutStrides::Empty ? was_empty : resized)) return k < o.first_results;
+    return resized && (plan.structured || (plan.row && plan.row->meta == META_ELEMENTWISE));
+}
+
+// Eigenvectors lie column by column, as LAPACK gives them.
+at::Tensor as_on_cpu(const OperatorPlan &plan, int k, const at::Tensor &meta) {
+    if (k != 1 || plan.name != "aten::linalg_eig") return meta;
+    return at::empty_like(meta.mT(), at::MemoryFormat::Contiguous).mT();
 }
 
 // PyTorch's metadata of an LSTM cell needs biases: hidden and cell state, and the gates for the backward.
@@ -154,7 +172,7 @@ void Frame::set_geometry(int k, const at::Tensor &inferred) {
 }
 
 // What TensorIterator demands of a tensor that is written; an out= tensor takes the result's shape.
-void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, bool is_out) {
+void Frame::check_written(int k, const at::Tensor &target, const at::Tensor &inferred, bool is_out) {
     const bool elementwise = plan.row && plan.row->meta == META_ELEMENTWISE;
     bool shares = false;
     if (is_out && !elementwise && target.scalar_type() != inferred.scalar_type()) raise_as_on_cpu(plan, values);
@@ -169,16 +187,18 @@ void Frame::check_written(const at::Tensor &target, const at::Tensor &inferred, 
             });
     // Which of the others refuse such operands, only their kernels know.
     if (is_out && !elementwise && shares) raise_as_on_cpu(plan, values);
-    if (target.sizes() == inferred.sizes()) return at::assert_no_internal_overlap(target);
+    const bool fits = target.sizes() == inferred.sizes(), was_empty = target.numel() == 0;
+    const bool restrided = is_out && inferred.is_non_overlapping_and_dense() &&
+                           out_has_strides(plan, k, was_empty, !fits) &&
+                           !(fits && target.strides() == inferred.strides());
+    if (fits && !restrided) return at::assert_no_internal_overlap(target);
     TORCH_CHECK(is_out, "output with shape ", target.sizes(), " doesn't match the broadcast shape ", inferred.sizes());
-    const bool was_empty = target.numel() == 0;
     if (meta_warned) {
         target.resize_(inferred.sizes());
     } else {
         at::native::resize_output(target, inferred.sizes());
     }
-    if (out_has_strides(plan, was_empty) && inferred.is_non_overlapping_and_dense())
-        target.as_strided_(inferred.sizes(), inferred.strides());
+    if (restrided) target.as_strided_(inferred.sizes(), inferred.strides());
     resized = true;
 }
 
@@ -190,8 +210,9 @@ void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::j
             std::vector<at::Tensor> metas;
             each_tensor(arguments[r.target], [&](const at::Tensor &meta) { metas.push_back(meta); });
             size_t i = 0;
-            each_tensor(values[r.target],
-                        [&](const at::Tensor &target) { check_written(target, metas[i++], plan.is_out[r.target]); });
+            each_tensor(values[r.target], [&](const at::Tensor &target) {
+                check_written(k, target, as_on_cpu(plan, k, metas[i++]), plan.is_out[r.target]);
+            });
             k += r.list ? static_cast<int>(i) : 1;
         } else if (r.list) {
             for (const c10::IValue &element : returned[r.returned].toListRef()) set_geometry(k++, element.toTensor());

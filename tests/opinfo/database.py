@@ -421,6 +421,8 @@ def out_forms(op, dtype, n):
         arguments = arguments_of(sample)
         want, _ = attempt(op, pytree.tree_map(copied_as_is, arguments))
         for kind, outs in outs_of(want):
+            if outs is None and op.full_name in deviations.OUT_IN_PYTHON:
+                continue
             tally.check(one, sample, kind, outs, arguments)
     return tally.outcome()
 
