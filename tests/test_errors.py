@@ -346,6 +346,38 @@ def test_shapes_that_the_metadata_does_not_know(call):
     assert outcomes[0] == outcomes[1]
 
 
+LOSS_DTYPES = dict(
+    margin=lambda x, target, w: F.multi_margin_loss(x, target),
+    multilabel=lambda x, target, w: F.multilabel_margin_loss(x, target.expand(3, 3).clone()),
+    nll=lambda x, target, w: F.nll_loss(x, target),
+    mse=lambda x, target, w: F.mse_loss(x, w),
+    huber=lambda x, target, w: F.huber_loss(x, w),
+    smooth_l1=lambda x, target, w: F.smooth_l1_loss(x, w),
+    bag=lambda x, target, w: F.embedding_bag(target.long(), w, target.long(), mode="sum", per_sample_weights=x[0]),
+    segments=lambda x, target, w: torch.segment_reduce(w, "sum", lengths=x[0] * 0 + 1),
+)
+
+
+@pytest.mark.parametrize("name", LOSS_DTYPES)
+def test_dtypes_that_the_cpu_has_no_kernel_for(name):
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.complex64):
+        for target in (torch.int64, torch.int32):
+            outcomes = []
+            for device in ("cpu", DEVICE):
+                x = torch.ones(3, 3, device=device).to(dtype)
+                arguments = x, torch.arange(3, device=device).to(target), torch.eye(3, device=device)
+                if dtype is not torch.float32 and name in ("mse", "huber", "smooth_l1"):
+                    arguments = *arguments[:2], x
+                try:
+                    outcomes.append(LOSS_DTYPES[name](*arguments).cpu())
+                except (RuntimeError, NotImplementedError) as error:
+                    outcomes.append(type(error))
+            if isinstance(outcomes[0], torch.Tensor):
+                torch.testing.assert_close(outcomes[1], outcomes[0], msg=lambda m: f"{dtype}, {target}: {m}")
+            else:
+                assert outcomes[0] == outcomes[1], f"{dtype}, {target}"
+
+
 def test_one_hot_counts_the_classes():
     assert F.one_hot(positions(2, 0)).tolist() == [[0, 0, 1], [1, 0, 0]]
     assert F.one_hot(positions(1).view(1, 1, 1), 2).tolist() == [[[[0, 1]]]]

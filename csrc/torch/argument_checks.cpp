@@ -1,5 +1,7 @@
 // Checks that PyTorch's CPU kernels make and its metadata functions leave out. The result depends on nothing but what a
 // program's key holds, so a program that is in the cache has passed them.
+#include <ATen/ops/result_type.h>
+
 #include <cstring>
 
 #include "torch/checks.h"
@@ -58,6 +60,33 @@ void averaged(const OperatorPlan &plan, Operands t) {
                     t[0]->sizes(), " with dimension ", i, " being empty");
 }
 
+void class_targets(const OperatorPlan &plan, Operands t) {
+    floating<0>(plan, t);
+    TORCH_CHECK(t[1]->scalar_type() == at::kLong, plan.name, ": expected targets of type Long but found ",
+                t[1]->scalar_type());
+}
+
+void class_indices(const OperatorPlan &plan, Operands t) {
+    TORCH_CHECK(t[1]->scalar_type() == at::kLong || t[1]->scalar_type() == at::kByte, plan.name,
+                ": expected targets of type Long or Byte but found ", t[1]->scalar_type());
+    floating<0>(plan, t);
+}
+
+void floating_difference(const OperatorPlan &plan, Operands t) {
+    const at::ScalarType type = at::result_type(*t[0], *t[1]);
+    TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(type), plan.name, ": not implemented for '", type, "'");
+}
+
+void sample_weights(const OperatorPlan & /*plan*/, Operands t) {
+    TORCH_CHECK(t[0]->scalar_type() == t[6]->scalar_type(), "embedding_bag: expected per_sample_weights to have the ",
+                "dtype of weight, ", t[0]->scalar_type(), ", but got ", t[6]->scalar_type());
+}
+
+void segment_lengths(const OperatorPlan &plan, Operands t) {
+    TORCH_CHECK_NOT_IMPLEMENTED(t[2]->scalar_type() == at::kLong || t[2]->scalar_type() == at::kInt, plan.name,
+                                ": not implemented for lengths of type '", t[2]->scalar_type(), "'");
+}
+
 struct Check {
     const char *name;
     int needed;  // the last tensor that the check reads
@@ -79,6 +108,16 @@ constexpr Check kChecks[] = {
     {"aten::_adaptive_avg_pool3d", 0, averaged<3>},
     {"aten::adaptive_max_pool2d", 0, floating<0>},
     {"aten::adaptive_max_pool3d", 0, floating<0>},
+    {"aten::multi_margin_loss", 1, class_targets},
+    {"aten::multilabel_margin_loss_forward", 1, class_targets},
+    {"aten::nll_loss_forward", 1, class_indices},
+    {"aten::nll_loss2d_forward", 1, class_indices},
+    {"aten::mse_loss", 1, floating_difference},
+    {"aten::huber_loss", 1, floating_difference},
+    {"aten::smooth_l1_loss", 1, floating_difference},
+    {"aten::_embedding_bag", 6, sample_weights},
+    {"aten::_embedding_bag_forward_only", 6, sample_weights},
+    {"aten::segment_reduce", 2, segment_lengths},
     {"aten::logit", 0, floating_result},
     {"aten::var.correction", 0, no_integers},
     {"aten::std.correction", 0, no_integers},
@@ -89,7 +128,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 void check_arguments(const OperatorPlan &plan, const c10::IValue *values) {
-    constexpr int kMost = 4;
+    constexpr int kMost = 7;
     for (const Check &check : kChecks) {
         if (std::strcmp(plan.name.c_str(), check.name) != 0) continue;
         const at::Tensor *operands[kMost] = {};
