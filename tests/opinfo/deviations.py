@@ -1,7 +1,5 @@
 """Where an operator of PyTorch's database does not do what it does on the CPU, and why. A case that starts to agree fails its test."""
 
-import torch
-
 # (operator, dtype or "*"): reason
 KNOWN = {
     ("chalf", "*"): "XLA has no complex numbers of half precision; the error says so",
@@ -16,19 +14,6 @@ VALUES_DIFFER = {
 
 # (operator): (rtol, atol) where float32 arithmetic in another order moves the result more than the usual tolerance.
 TOLERANCES = {}
-
-# (module, dtype): tolerance. Gradients of normalised values are sums that cancel, of terms rounded to bfloat16.
-MODULE_TOLERANCES = {
-    (name, torch.bfloat16): 0.1
-    for name in (
-        "nn.BatchNorm1d",
-        "nn.BatchNorm2d",
-        "nn.BatchNorm3d",
-        "nn.SyncBatchNorm",
-        "nn.LayerNorm",
-        "nn.GroupNorm",
-    )
-}
 
 # Whose indices of equal elements are any order's; the dimension from the arguments behind the operand.
 TIES = {
