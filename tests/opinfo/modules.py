@@ -68,12 +68,13 @@ def one(module, inputs, dtype, tolerance):
     if error is not None:
         raise error
     if not values or dtype == torch.float32:
-        return compare(got, want, values, tolerance, tolerance)
-    torch.manual_seed(0)
-    wide, error = forward_and_backward(copy.deepcopy(module).float(), On(inputs, widened))
-    if error is not None:
-        raise error
-    compare_narrow(got, want, wide, tolerance)
+        compare(got, want, values, tolerance, tolerance)
+    else:
+        torch.manual_seed(0)
+        wide, error = forward_and_backward(copy.deepcopy(module).float(), On(inputs, widened))
+        if error is not None:
+            raise error
+        compare_narrow(got, want, wide, tolerance)
 
 
 def check(info, dtype):
