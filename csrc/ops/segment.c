@@ -101,7 +101,6 @@ static hlo_value lengths_like(hlo_builder *b, const segments *s, hlo_value y) {
     return hlo_broadcast_in_dim(b, hlo_convert(b, s->lengths, y->dtype), y->rank, y->dims, map);
 }
 
-/* (data, reduce, lengths, indices, offsets, axis, unsafe, initial) */
 /* The lengths of a row add up to the axis, and none is negative; `unsafe` says that they are not looked at. */
 static void check_lengths(lowering *l, hlo_value data) {
     hlo_builder *b = lower_builder(l);
@@ -114,6 +113,7 @@ static void check_lengths(lowering *l, hlo_value data) {
     check_value(l, hlo_subtract(b, sum, hlo_like(b, sum, (double)n)), 1, NULL);
 }
 
+/* (data, reduce, lengths, indices, offsets, axis, unsafe, initial) */
 static void lower_segment_reduce(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value data = arg_tensor(l, 0);

@@ -106,13 +106,10 @@ at::Generator host_generator(GeneratorState state) {
 // The sizes and strides of `host`, gaps between elements included; elements that share a place get their own.
 void resize_as(const at::Tensor &t, const at::Tensor &host) {
     const auto strides = host.strides();
-    if (host.numel() == 0) {
+    const bool empty = host.numel() == 0;
+    if (empty || std::find(strides.begin(), strides.end(), 0) != strides.end()) {
         t.resize_(host.sizes());
-        t.as_strided_(host.sizes(), strides);
-        return;
-    }
-    if (std::find(strides.begin(), strides.end(), 0) != strides.end()) {
-        t.resize_(host.sizes());
+        if (empty) t.as_strided_(host.sizes(), strides);
         return;
     }
     int64_t last = 0;
