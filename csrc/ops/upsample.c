@@ -140,6 +140,32 @@ static bool resize_axis_init(hlo_builder *b, const resize_rule *r, int64_t in, i
     return true;
 }
 
+/* 8-bit images are resized in integers as the CPU kernels do it (Pillow's way): weights are multiples of 2^-bits that
+ * fit 16 bits, taps of one element at the border are one weight, and every axis' result is rounded and held in range. */
+enum { WEIGHT_BITS_MOST = 22 };
+
+static void join_taps(resize_axis *a, int64_t o) {
+    int64_t *index = a->index + o * a->taps;
+    double *w = a->weight + o * a->taps;
+    for (int64_t k = 1; k < a->taps; k++)
+        for (int64_t j = 0; j < k; j++)
+            if (index[j] == index[k]) {
+                w[j] += w[k];
+                w[k] = 0;
+                break;
+            }
+}
+
+static int whole_weights(resize_axis *a) {
+    double most = 0;
+    for (int64_t o = 0; o < a->out; o++) join_taps(a, o);
+    for (int64_t i = 0; i < a->out * a->taps; i++) most = fmax(most, a->weight[i]);
+    int bits = 0;
+    while (bits < WEIGHT_BITS_MOST && ldexp(most, bits + 1) + 0.5 < (1 << 15)) bits++;
+    for (int64_t i = 0; i < a->out * a->taps; i++) a->weight[i] = round(ldexp(a->weight[i], bits));
+    return bits;
+}
+
 /* ---- weighted sums along one axis ---- */
 
 /* Elements of an [out, in] matrix beyond which taps are gathered. High, because on TPUs a gather costs far more than a
@@ -156,7 +182,15 @@ static hlo_value tap_index(hlo_builder *b, const resize_axis *a) {
 }
 
 static hlo_value tap_weight(hlo_builder *b, const resize_axis *a, dtype t) {
-    return tap_constant(b, a, hlo_constant_floats(b, t, a->out * a->taps, a->weight));
+    int64_t n = a->out * a->taps;
+    if (dtype_is_float(t)) return tap_constant(b, a, hlo_constant_floats(b, t, n, a->weight));
+    int64_t *whole = ARENA_NEW(hlo_arena(b), int64_t, n + 1);
+    if (!whole) {
+        hlo_fail(b, STATUS_OUT_OF_MEMORY, "out of host memory");
+        return NULL;
+    }
+    for (int64_t i = 0; i < n; i++) whole[i] = (int64_t)a->weight[i];
+    return tap_constant(b, a, hlo_constant_ints(b, t, n, whole));
 }
 
 /* [out, in]: the sum over taps of weight where the tap reads that input. */
@@ -194,6 +228,15 @@ static hlo_value resize_dim(hlo_builder *b, hlo_value x, int dim, const resize_a
     int64_t along = dim + 1;
     hlo_value parts = index_take(b, x, dim, tap_index(b, a));
     return hlo_reduce(b, HLO_REDUCE_ADD, hlo_multiply(b, parts, weights_at(b, a, parts, dim)), 1, &along);
+}
+
+/* x holds 8-bit values in int32, and so does the result. */
+static hlo_value resize_dim_whole(hlo_builder *b, hlo_value x, int dim, resize_axis *a) {
+    int bits = whole_weights(a);
+    hlo_value y = resize_dim(b, x, dim, a);
+    if (bits) y = hlo_add(b, y, hlo_scalar(b, DTYPE_I32, 1 << (bits - 1)));
+    y = hlo_shift_right_arithmetic(b, y, hlo_scalar(b, DTYPE_I32, bits));
+    return hlo_clamp(b, hlo_scalar(b, DTYPE_I32, 0), y, hlo_scalar(b, DTYPE_I32, 255));
 }
 
 static hlo_value resize_dim_backward(hlo_builder *b, hlo_value grad, int dim, const resize_axis *a) {
@@ -278,16 +321,6 @@ static int resized_dims(const lowering *l) {
     return strstr(lower_name(l), "1d") ? 1 : strstr(lower_name(l), "3d") ? 3 : 2;
 }
 
-/* 8-bit results are rounded to nearest and held in range. */
-static void set_resized(lowering *l, hlo_value y) {
-    hlo_builder *b = lower_builder(l);
-    if (y && dtype_is_float(y->dtype) && result_dtype(l, 0) == DTYPE_U8) {
-        y = hlo_floor(b, hlo_add(b, y, hlo_scalar(b, y->dtype, 0.5)));
-        y = hlo_clamp(b, hlo_scalar(b, y ? y->dtype : DTYPE_F32, 0), y, hlo_scalar(b, y ? y->dtype : DTYPE_F32, 255));
-    }
-    result_set(l, 0, y);
-}
-
 /* The CPU kernels leave an axis of equal sizes alone in antialiased resizing, and copy the gradient of cubic resizing
  * when all sizes are equal, whatever scales are given. */
 static bool axis_is_copied(const resize_rule *r, int64_t from, int64_t to, bool backward) {
@@ -306,8 +339,10 @@ static void resize(lowering *l, bool backward) {
     hlo_value x = arg_tensor(l, 0);
     int spatial = resized_dims(l), next = backward ? 3 : 2;
     if (!x || x->rank < spatial) return;
-    resize_rule rule = {.mode = mode_of(lower_name(l)), .wide = x->dtype == DTYPE_F64};
+    resize_rule rule = {.mode = mode_of(lower_name(l))};
     bool nearest = rule.mode == RESIZE_NEAREST || rule.mode == RESIZE_NEAREST_EXACT;
+    bool whole = x->dtype == DTYPE_U8 && !nearest;
+    rule.wide = x->dtype == DTYPE_F64 || whole;
     if (!nearest) rule.align_corners = arg_bool(l, next++);
     if (hlo_element_count(x) == 0) {
         result_set(l, 0, index_zeros(b, x->dtype, result_rank(l, 0), result_dims(l, 0)));
@@ -317,8 +352,12 @@ static void resize(lowering *l, bool backward) {
         result_set(l, 0, x);
         return;
     }
-    if (!nearest || backward) x = hlo_convert(b, x, dtype_is_float(x->dtype) ? dtype_opmath(x->dtype) : DTYPE_F32);
-    for (int i = 0; i < spatial && x; i++) {
+    if (whole)
+        x = hlo_convert(b, x, DTYPE_I32);
+    else if (!nearest || backward)
+        x = hlo_convert(b, x, dtype_is_float(x->dtype) ? dtype_opmath(x->dtype) : DTYPE_F32);
+    for (int n = 0; n < spatial && x; n++) {
+        int i = whole ? spatial - 1 - n : n; /* rounding makes the order count: the CPU's is the last axis first */
         int dim = x->rank - spatial + i;
         int64_t from = x->dims[dim], to = result_dims(l, 0)[dim];
         rule.scale = arg_float_or(l, next + i, 0);
@@ -329,9 +368,11 @@ static void resize(lowering *l, bool backward) {
         resize_axis a;
         if (axis_is_copied(&rule, from, to, backward)) continue;
         if (!resize_axis_init(b, &rule, backward ? to : from, backward ? from : to, &a)) return;
-        x = backward ? resize_dim_backward(b, x, dim, &a) : resize_dim(b, x, dim, &a);
+        x = whole      ? resize_dim_whole(b, x, dim, &a)
+            : backward ? resize_dim_backward(b, x, dim, &a)
+                       : resize_dim(b, x, dim, &a);
     }
-    set_resized(l, x);
+    result_set(l, 0, x);
 }
 
 static void lower_resize(lowering *l) { resize(l, false); }

@@ -1,5 +1,6 @@
 // The strides of results where the CPU's kernels and PyTorch's meta kernels differ.
 #include <ATen/Context.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -49,6 +50,32 @@ const Layout *layout_of(const std::string &name) {
     for (const Layout &layout : kLayouts)
         if (name == layout.name) return &layout;
     return nullptr;
+}
+
+// ---- elementwise operators whose meta kernels are Python's, which order dimensions in their own way ----
+
+bool is_iterated(const OperatorPlan &plan) {
+    if (plan.structured) return false;
+    return plan.name == "aten::floor_divide" || plan.name == "aten::native_dropout_backward" ||
+           plan.name == "aten::ldexp.Tensor" || (plan.row && plan.row->meta == META_ELEMENTWISE);
+}
+
+// As TensorIterator, which the CPU's kernels use, lays the result out.
+at::Tensor iterated(const OperatorPlan &plan, const c10::IValue *values, const at::Tensor &inferred) {
+    at::TensorIteratorConfig config;
+    config.check_all_same_dtype(false).declare_static_dtype_and_device(inferred.scalar_type(), at::kMeta);
+    config.add_owned_output(at::Tensor());
+    int operands = 0;
+    for (int i = 0; i < plan.stack_size; i++) {
+        if (!values[i].isTensor()) continue;
+        at::Tensor meta = tensor_to_meta(values[i].toTensor());
+        if (operands++ && plan.name == "aten::ldexp.Tensor")  // whose powers are a tensor of their own
+            meta = at::empty_like(meta, at::MemoryFormat::Contiguous);
+        config.add_owned_const_input(meta);
+    }
+    if (!operands) return inferred;
+    const at::Tensor result = config.build().output();
+    return result.sizes() == inferred.sizes() ? result : inferred;
 }
 
 // ---- Fourier transforms: with MKL the CPU's result has the dimensions that are not transformed first, by falling
@@ -112,6 +139,7 @@ at::Tensor Frame::laid_out(const at::Tensor &inferred, int k) const {
     // Without a batch there is one loss, as a number; the meta kernel says a vector.
     if (k == 0 && plan.name == "aten::multilabel_margin_loss_forward" && values[0].toTensor().dim() < 2)
         return inferred.new_empty({});
+    if (inferred.defined() && inferred.dim() > 1 && is_iterated(plan)) return iterated(plan, values, inferred);
     if (inferred.defined() && plan.name.compare(0, 11, "aten::_fft_") == 0)
         return transform_laid_out(values, plan.name, inferred);
     const Layout *layout = layout_of(plan.name);
