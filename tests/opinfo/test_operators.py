@@ -68,4 +68,6 @@ def test_deviations_name_operators():
     names = database.operators().keys()
     listed = {name for name, _ in deviations.KNOWN} | {name for name, _ in deviations.FORMS}
     assert listed | deviations.TOLERANCES.keys() | deviations.WRONG_VALUES.keys() <= names
-    assert all(reason for reason in deviations.KNOWN.values())
+    assert all(reason for reason in (deviations.KNOWN | deviations.ROUNDED_MODULES).values())
+    assert deviations.RANDOM_SAMPLES.keys() | deviations.SAVED_STATISTICS | deviations.ANY_LAYOUT <= names
+    assert deviations.ROUNDED_MODULES.keys() <= modules.modules().keys()
