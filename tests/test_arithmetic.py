@@ -265,3 +265,9 @@ def test_cat_and_stack():
     both(lambda a, b: torch.cat([a, b]), torch.empty(0), torch.tensor([1, 2]))
     both(lambda a: torch.cat([a, a.double()]), torch.rand(2))
     both(lambda a: torch.hstack([a, a]) + torch.vstack([a, a]).sum(), torch.rand(2, 2))
+
+
+@pytest.mark.parametrize("given", [{}, dict(range=(1.0, 1.0)), dict(range=(0.0, 2.0))], ids=str)
+def test_histogram_of_nothing_and_of_one_value(given):
+    for x in (torch.empty(0), torch.ones(3), torch.tensor([0.25, 1.0, 2.0])):
+        both(lambda t: tuple(torch.histogram(t, 3, **given)), x, note=f"{x.tolist()}")

@@ -167,6 +167,18 @@ def test_debug_mode_checks_values(name):
     assert got.type is want.type or name == "one_hot", f"{got.type.__name__} for {want.type.__name__}: {got.value}"
 
 
+@pytest.mark.skipif(ON_CPU, reason="modes of the device")
+def test_debug_mode_names_wrong_shapes_first():
+    from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+    x, index = torch.ones(2, 3, device=DEVICE), torch.full((2, 4, 1), 9, device=DEVICE)
+    with set_eager_mode(EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING):
+        with pytest.raises(RuntimeError, match="same number of dimensions"):
+            torch.gather(x, 1, index)
+        with pytest.raises(IndexError, match="index 9 is out of bounds"):
+            torch.gather(x, 1, index[0].T)
+
+
 OVERLAPS = dict(
     shifted=lambda x: x[1:].add_(x[:-1]),
     out=lambda x: torch.exp(x[:3], out=x[2:5]),

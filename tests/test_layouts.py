@@ -78,6 +78,17 @@ def test_strides(name, layout, backward):
     assert (got.shape, got.stride()) == (want.shape, want.stride())
 
 
+@pytest.mark.parametrize(
+    "name", ("logical_and", "logical_or", "logical_xor", "floor_divide", "ldexp", "add", "eq", "atan2")
+)
+def test_strides_of_broadcast_operands(name):
+    a = torch.arange(1.0, 51.0).reshape(5, 1, 10).permute(2, 1, 0)
+    b = torch.arange(1.0, 51.0).reshape(5, 10).t()
+    want, got = getattr(torch, name)(a, b), getattr(torch, name)(a.to(DEVICE), b.to(DEVICE))
+    assert (got.shape, got.stride()) == (want.shape, want.stride())
+    torch.testing.assert_close(got.cpu(), want)
+
+
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="without MKL the CPU lays transforms out differently")
 @pytest.mark.parametrize(
     "name", ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "rfftn", "irfftn", "fft", "rfft", "irfft")

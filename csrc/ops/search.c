@@ -156,7 +156,12 @@ static void lower_histogram_count(lowering *l) {
     const double *range;
     int64_t bins = arg_int_or(l, 1, 100), n = bins + 1;
     int given = arg_floats(l, 2, &range);
-    value_range(b, x, given == 2 ? range[0] : 0, given == 2 ? range[1] : 0, 0.5, &min, &max);
+    double low = given == 2 ? range[0] : 0, high = given == 2 ? range[1] : hlo_element_count(x) == 0;
+    if (given == 2 && low == high) { /* histc would take the range of the values */
+        low -= 0.5;
+        high += 0.5;
+    }
+    value_range(b, x, low, high, 0.5, &min, &max);
     hlo_value counts = equal_bins(b, x, min, max, bins, weight, x->dtype);
     hlo_value step = hlo_divide(b, hlo_subtract(b, max, min), hlo_scalar(b, x->dtype, (double)bins));
     hlo_value position = hlo_iota(b, x->dtype, 1, &n, 0);

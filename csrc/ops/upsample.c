@@ -141,7 +141,8 @@ static bool resize_axis_init(hlo_builder *b, const resize_rule *r, int64_t in, i
 }
 
 /* 8-bit images are resized in integers as the CPU kernels do it (Pillow's way): weights are multiples of 2^-bits that
- * fit 16 bits, taps of one element at the border are one weight, and every axis' result is rounded and held in range. */
+ * fit 16 bits, taps of one element at the border are one weight, and every axis' result is rounded and held in range.
+ */
 enum { WEIGHT_BITS_MOST = 22 };
 
 static void join_taps(resize_axis *a, int64_t o) {

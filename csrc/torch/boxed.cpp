@@ -77,9 +77,19 @@ bool is_users(status_code code) {
     return code == STATUS_RUNTIME || code == STATUS_TYPE || code == STATUS_VALUE || code == STATUS_INDEX;
 }
 
+// In debug mode. What is wrong with the arguments' shapes is said before what is wrong with their values.
+void check_values(const OperatorPlan &plan, const c10::IValue *values) {
+    try {
+        check_indices(plan, values);
+    } catch (const c10::IndexError &) {
+        if (!plan.writes) Frame(plan, values).infer();
+        throw;
+    }
+}
+
 // True: done. False: this call cannot be a program, for the reason given.
 bool launch(const OperatorPlan &plan, torch::jit::Stack *stack, std::string *reason) {
-    if (exec_get_mode() == MODE_DEBUG) check_indices(plan, torch::jit::last(*stack, plan.stack_size).data());
+    if (exec_get_mode() == MODE_DEBUG) check_values(plan, torch::jit::last(*stack, plan.stack_size).data());
     for (bool again = false;; again = true) {
         Frame frame(plan, torch::jit::last(*stack, plan.stack_size).data());
         if (plan.random) check(host_random(&frame.c, 1));

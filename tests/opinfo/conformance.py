@@ -7,6 +7,7 @@ ran PyTorch's CPU kernel. With an existing file only what is not in it runs; --a
 """
 
 import argparse
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -27,9 +28,10 @@ START_LIMIT = 180  # seconds
 
 def serve(pipe, log, all_samples, few):
     """A process that runs checks by name until it is told None."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
+    faulthandler.enable()
     warnings.simplefilter("ignore")
     import database
     import suite
@@ -182,7 +184,10 @@ def main():
         part.write_text("[\n" + ",\n".join(json.dumps(r) for r in results.values()) + "\n]\n")
         part.replace(options.out)
 
-    workers = [Worker(options, str(options.out.with_suffix(f".{i}.log"))) for i in range(options.jobs)]
+    logs = [options.out.with_suffix(f".{i}.log") for i in range(options.jobs)]
+    for log in logs:
+        log.unlink(missing_ok=True)
+    workers = [Worker(options, str(log)) for log in logs]
     threads = [threading.Thread(target=work, args=(w, items, done), daemon=True) for w in workers]
     for t in threads:
         t.start()
