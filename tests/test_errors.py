@@ -505,3 +505,15 @@ def test_error_in_the_middle_of_a_graph():
         y @ torch.ones(4, device=DEVICE)
     y.sum().backward()
     same(x.grad, 2 * torch.full((3,), 2.0).exp())
+
+
+@pytest.mark.skipif(ON_CPU, reason="what the device does not have")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_other_kinds_of_tensors_say_what_to_use():
+    x = torch.ones(4)
+    with pytest.raises(NotImplementedError, match="quantized dtypes are not supported"):
+        torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).to(DEVICE)
+    with pytest.raises(NotImplementedError, match="layout=torch.jagged"):
+        torch.nested.nested_tensor([x, x]).to(DEVICE)
+    jagged = torch.nested.nested_tensor([x.to(DEVICE), x[:2].to(DEVICE)], layout=torch.jagged)
+    assert [t.tolist() for t in (jagged * 2).unbind()] == [[2.0] * 4, [2.0] * 2]

@@ -86,6 +86,7 @@ PyObject *register_device(PyObject *module, PyObject * /*unused*/) {
     register_views(*aten);
     register_copies(*aten);
     register_nested(*aten);
+    register_sparse(*aten);
     register_autocast();
     register_meta();
     if (python_boxed_init(module) != 0) throw python_error();

@@ -141,9 +141,9 @@ class BoxedFallback final : public c10::OperatorKernel {
     }
 };
 
-class OtherLayoutFallback final : public c10::OperatorKernel {
+class OtherTensorsFallback final : public c10::OperatorKernel {
    public:
-    explicit OtherLayoutFallback(const char *reason) : reason_(reason) {}
+    explicit OtherTensorsFallback(const char *reason) : reason_(reason) {}
     void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *) {
         TORCH_CHECK_NOT_IMPLEMENTED(false, "operator ", qualified_name(op.operator_name()), ": ", reason_);
     }
@@ -152,12 +152,12 @@ class OtherLayoutFallback final : public c10::OperatorKernel {
     const char *reason_;
 };
 
-constexpr const char *kNoSparse =
-    "sparse tensors are not supported on device tpu, which has dense tensors only; keep them on the CPU, or use "
-    ".to_dense() (for an embedding: sparse=False)";
 constexpr const char *kNoNested =
     "nested tensors of layout torch.strided are not supported on device tpu; use layout=torch.jagged, or "
     ".to_padded_tensor()";
+constexpr const char *kNoQuantized =
+    "tensors of quantized dtypes are not supported on device tpu; keep them on the CPU, or use .dequantize() (integer "
+    "tensors with scales of their own, as torchao has them, are)";
 
 bool is_view(const c10::FunctionSchema &schema) {
     return std::any_of(schema.returns().begin(), schema.returns().end(),
@@ -209,14 +209,13 @@ void register_all() {
                                     std::nullopt, nullptr, "torch_tpu"));
         all.names.push_back(qualified_name(name));
     }
-    constexpr std::pair<c10::DispatchKey, const char *> kOtherLayouts[] = {
-        {c10::DispatchKey::SparsePrivateUse1, kNoSparse},
-        {c10::DispatchKey::SparseCsrPrivateUse1, kNoSparse},
+    constexpr std::pair<c10::DispatchKey, const char *> kOthers[] = {
         {c10::DispatchKey::NestedTensorPrivateUse1, kNoNested},
+        {c10::DispatchKey::QuantizedPrivateUse1, kNoQuantized},
     };
-    for (auto [key, reason] : kOtherLayouts)
+    for (auto [key, reason] : kOthers)
         all.handles.push_back(dispatcher.registerFallback(
-            key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OtherLayoutFallback>(reason)),
+            key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OtherTensorsFallback>(reason)),
             "torch_tpu"));
     all.handles.push_back(dispatcher.registerFallback(
         c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>()),

@@ -119,6 +119,7 @@ void resize_as(const at::Tensor &t, const at::Tensor &host) {
 }
 
 at::Tensor to_device(const at::Tensor &host, at::Device device) {
+    if (host.layout() != at::kStrided) return host.to(device);
     if (host.is_non_overlapping_and_dense()) return host.to(device);
     at::Tensor t = at::empty({0}, host.options().device(device));
     resize_as(t, host);
@@ -132,7 +133,7 @@ void write_back(const c10::IValue &target, const c10::IValue &host) {
     each_tensor(target, [&](const at::Tensor &t) {
         const at::Tensor &source = sources[i++];
         if (!is_tpu(t)) return;
-        if (t.sizes() != source.sizes()) resize_as(t, source);
+        if (t.layout() == at::kStrided && t.sizes() != source.sizes()) resize_as(t, source);
         t.copy_(source);
     });
 }
@@ -142,6 +143,13 @@ std::vector<c10::IValue> host_arguments(const OperatorPlan &plan, const c10::IVa
     std::vector<c10::IValue> host;
     for (int i = 0; i < plan.stack_size; i++) host.push_back(to_host(copies, values[i]));
     return host;
+}
+
+bool has_cpu_kernel(const c10::OperatorHandle &op) {
+    constexpr c10::DispatchKey kKeys[] = {c10::DispatchKey::CPU, c10::DispatchKey::SparseCPU,
+                                          c10::DispatchKey::SparseCsrCPU};
+    return std::any_of(std::begin(kKeys), std::end(kKeys),
+                       [&](c10::DispatchKey key) { return op.hasComputedKernelForDispatchKey(key); });
 }
 
 constexpr int64_t kMostBytesAsked = int64_t{64} << 20;
@@ -176,7 +184,7 @@ std::map<std::string, int64_t> cpu_fallbacks() {
 
 void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::string &reason) {
     const std::string name = qualified_name(plan.called.operator_name());
-    TORCH_CHECK_NOT_IMPLEMENTED(plan.called.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "operator ", name,
+    TORCH_CHECK_NOT_IMPLEMENTED(has_cpu_kernel(plan.called), "operator ", name,
                                 " is not available on device tpu: ", reason, ", and PyTorch has no CPU kernel for it");
     TORCH_CHECK_NOT_IMPLEMENTED(
         !forbidden(), "operator ", name, " is not available on device tpu: ", reason,
@@ -200,11 +208,6 @@ void run_on_cpu(const OperatorPlan &plan, torch::jit::Stack *stack, const std::s
     plan.called.callBoxed(&returned);
     count(name, in_short(plan.name, reason));  // one that fails on the CPU too did not run there
     operator_count_cpu_fallback(plan.core);
-    for (const c10::IValue &value : returned)
-        each_tensor(value, [&](const at::Tensor &t) {
-            TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided, "operator ", name, " gives a tensor of layout ",
-                                        t.layout(), ", and device tpu has dense tensors only; call .cpu() first");
-        });
     const auto &schema = plan.called.schema();
     for (int i = 0; i < plan.stack_size; i++)
         if (is_written(schema.arguments()[i]) || is_hidden_write(name, schema.arguments()[i].name()))

@@ -54,6 +54,7 @@ void register_factories(torch::Library &aten);
 void register_views(torch::Library &aten);
 void register_copies(torch::Library &aten);
 void register_nested(torch::Library &aten);
+void register_sparse(torch::Library &aten);
 void register_autocast();
 void register_meta();
 

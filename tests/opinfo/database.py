@@ -3,6 +3,7 @@
 A check takes an operator's entry and gives an Outcome: how many samples were tried, how many failed, and how the first did.
 """
 
+import contextlib
 import functools
 import warnings
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from helpers import DEVICE
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import noncontiguous_like
-from torch.testing._internal.opinfo.core import DecorateInfo
+from torch.testing._internal.opinfo.core import DecorateInfo, SampleInput
 
 from torch_tpu._internal import execution_mode
 
@@ -44,7 +45,12 @@ class Outcome(NamedTuple):
 @functools.cache
 def operators():
     """Entries by their full name, without those of sparse layouts."""
-    return {op.full_name: op for op in reversed(op_db) if not op.full_name.startswith(SPARSE)}
+    return {name: op for name, op in all_operators().items() if not name.startswith(SPARSE)}
+
+
+@functools.cache
+def all_operators():
+    return {op.full_name: op for op in reversed(op_db)}
 
 
 def tolerance(op, dtype):
@@ -120,6 +126,8 @@ def filled(t):
 
 
 def equal(a, b):
+    if isinstance(a, torch.Tensor) and a.layout != torch.strided:
+        return a.layout == b.layout and equal(a.to_dense(), b.to_dense())
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         if a.is_complex():
             a, b = (torch.view_as_real(t.to(torch.complex64).resolve_conj()) for t in (a, b))
@@ -131,11 +139,23 @@ def tensors_of(values):
     return [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
 
 
+def densified(got, want):
+    """Sparse tensors of one layout as dense ones."""
+    if want.layout == torch.strided:
+        return got, want
+    assert got.layout == want.layout, f"layout {got.layout}, on the CPU {want.layout}"
+    if want.layout == torch.sparse_coo:
+        counts = [(t.sparse_dim(), t.dense_dim(), t.is_coalesced()) for t in (got, want)]
+        assert counts[0] == counts[1], f"(sparse_dim, dense_dim, is_coalesced) is {counts[0]}, on the CPU {counts[1]}"
+    return got.detach().to_dense(), want.detach().to_dense()
+
+
 def compare(got, want, values, rtol, atol, strides=False):
     got, want = pytree.tree_leaves(got), pytree.tree_leaves(want)
     assert len(got) == len(want), f"{len(got)} results, not {len(want)}"
     for g, w in zip(got, want, strict=True):
         if isinstance(w, torch.Tensor):
+            g, w = densified(g, w)
             assert g.device.type == DEVICE, f"the result is on {g.device}"
             assert g.dtype == w.dtype and g.shape == w.shape, (
                 f"{g.dtype} {tuple(g.shape)}, on the CPU {w.dtype} {tuple(w.shape)}"
@@ -337,6 +357,57 @@ def deterministic_samples(op, dtype, n, **options):
         want, error = attempt(op, pytree.tree_map(copied_as_is, arguments_of(sample)))
         if error is None and not is_random(op, arguments_of(sample), want):
             yield sample
+
+
+SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr)
+
+
+def to_layout(value, layout):
+    # Of tensors without elements the CPU's kernels divide by zero, which ends the process.
+    changes = isinstance(value, torch.Tensor) and value.dim() > 1 and value.numel()
+    return value.detach().to_sparse(layout=layout) if changes else value
+
+
+def sparse_samples(op, dtype, n):
+    """Arguments with sparse tensors: the database's own, and the first argument of others, and all of them, made sparse.
+    What the CPU takes of them counts."""
+    samples = samples_of(op, dtype, 1000 if op.full_name.startswith(SPARSE) else n)
+    yield from samples
+    for layout in SPARSE_LAYOUTS:
+        torch.manual_seed(0)
+        with contextlib.suppress(Exception):  # there are none, or they cannot be made
+            yield from spread(list(op.sample_inputs_sparse(layout, "cpu", dtype)), n)
+        for sample in samples:
+            for whole in (False, True):
+                try:
+                    yield sparse_sample(sample, layout, whole)
+                except (RuntimeError, ValueError):  # of 3 dimensions with a batch of other numbers of elements
+                    continue
+
+
+def sparse_sample(sample, layout, whole):
+    arguments = arguments_of(sample)
+    n = len(arguments) if whole else 1
+    first, args, kwargs = (*pytree.tree_map(lambda v: to_layout(v, layout), arguments[:n]), *arguments[n:])
+    return SampleInput(first, args=args, kwargs=kwargs)
+
+
+def sparse(op, n):
+    """Tensors of layouts COO and CSR, where PyTorch has a kernel for them on the CPU."""
+    rtol, atol = tolerance(op, torch.float32)
+    tally = Tally()
+
+    def one(sample, device_arguments, want):
+        compare(call(op, device_arguments), want, not is_random(op, arguments_of(sample), want), rtol, atol)
+
+    if torch.float32 in op.dtypes:
+        for sample in sparse_samples(op, torch.float32, n):
+            arguments = arguments_of(sample)
+            layouts = {t.layout for t in tensors_of(arguments)}
+            want, error = attempt(op, arguments)
+            if error is None and {*layouts, *(t.layout for t in tensors_of(want))} & set(SPARSE_LAYOUTS):
+                tally.check(one, sample, on_device(op, arguments), want)
+    return tally.outcome()
 
 
 def variants(op, dtype, n):
