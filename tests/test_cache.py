@@ -83,3 +83,51 @@ def test_damaged_entries(tmp_path):
 
 def test_directory_that_cannot_be():
     assert run("/dev/null/below", "TORCH_TPU_CACHE_DIR=/dev/null/below is not a directory") > 0
+
+
+# ---- programs that stay loaded ----
+
+MANY_SHAPES = """
+import threading, torch
+from torch_tpu import _C
+from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+
+def used(x):  # in every round: the last ones to go
+    return (x * 3).sum()
+
+def rounds(n):
+    x = torch.arange(5.0, device="tpu")
+    return [used(x).item() + (torch.arange(float(i), device="tpu") - 1).exp().shape[0] for i in range(1, n)]
+
+def maps():
+    return sum(1 for _ in open("/proc/self/maps"))
+
+want = [30.0 + i for i in range(1, 60)]
+with set_eager_mode(EagerMode[MODE]):
+    assert rounds(60) == want
+    x = torch.arange(5.0, device="tpu")
+    before, most = _C.counters()["compiles"], maps()
+    used(x).item()
+    # A fused program is of what came before, too: it is the last round's.
+    assert MODE == "DEFER_AND_FUSE" or _C.counters()["compiles"] == before, "what is used all the time was given up"
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(rounds(60))) for _ in range(3)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert results == [want] * 3
+    function = torch.compile(lambda x: (x + 1).tanh())
+    first = function(x)
+    assert rounds(60) == want
+    assert torch.equal(function(x), first)
+torch.tpu.synchronize()
+print(maps() - most)
+"""
+
+
+@pytest.mark.parametrize("mode", ["DEFER_NEVER", "DEFER_AND_FUSE", "DEFER_NEVER_AND_LAUNCH_BLOCKING"])
+def test_programs_beyond_the_limit_are_given_up(mode, tmp_path):
+    code = MANY_SHAPES.replace("MODE", repr(mode))
+    more = {}
+    done = child(code, TORCH_TPU_PROGRAMS="16", TORCH_TPU_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 400  # of Linux' 65,530 maps of a process; a program takes three and more

@@ -258,6 +258,7 @@ def test_environment_that_means_nothing_is_named():
     wrong = {
         "TORCH_TPU_DEVICES_PER_HOST": ("abc", "-1", " 2", "1.5", "9" * 20),
         "TORCH_TPU_FUSED_NODES": ("abc", "-1", "3x", "1e3"),
+        "TORCH_TPU_PROGRAMS": ("abc", "0", "-5"),
         "TORCH_TPU_CACHE_SIZE_MB": ("abc", "-1", " 7"),
         "TORCH_TPU_REQUIRE_TPU": ("2", "maybe"),
         "TORCH_TPU_CPU_FALLBACK": ("2", "never"),

@@ -56,6 +56,12 @@ TABLE = (
         "The directory of compiled programs; set empty: none is kept on disk.",
         "cache",
     ),
+    Variable(
+        "TORCH_TPU_PROGRAMS",
+        "8192",
+        "Compiled programs that stay loaded in a process; beyond it the half goes whose last use is longest ago.",
+        "count",
+    ),
     Variable("TORCH_TPU_CACHE_SIZE_MB", "4096", "Size limit of that directory; the oldest use goes first.", "count"),
     Variable(
         "TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT",

@@ -7,60 +7,6 @@
 static hashmap *entries; /* under the lock */
 static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
 
-/* ---- programs by text ---- */
-
-static pthread_mutex_t program_lock = PTHREAD_MUTEX_INITIALIZER;
-static hashmap *programs;
-
-static pjrt_executable *find_program(const strbuf *key, uint64_t hash) {
-    pthread_mutex_lock(&program_lock);
-    if (!programs) programs = hashmap_create();
-    pjrt_executable *known = programs ? hashmap_find(programs, key->data, key->size, hash) : NULL;
-    if (known) pjrt_executable_retain(known);
-    pthread_mutex_unlock(&program_lock);
-    return known;
-}
-
-static void keep_program(const strbuf *key, uint64_t hash, pjrt_executable *made) {
-    pthread_mutex_lock(&program_lock);
-    bool known = programs && hashmap_find(programs, key->data, key->size, hash);
-    if (programs && !known && hashmap_insert(programs, key->data, key->size, hash, made)) pjrt_executable_retain(made);
-    pthread_mutex_unlock(&program_lock);
-}
-
-status *program_get(const char *mlir, size_t size, const char *name, int options, pjrt_executable **out) {
-    strbuf key;
-    strbuf_init(&key);
-    strbuf_append(&key, &options, sizeof options);
-    strbuf_append(&key, mlir, size);
-    if (strbuf_failed(&key)) {
-        strbuf_free(&key);
-        return status_no_memory();
-    }
-    uint64_t hash = hash_bytes(key.data, key.size);
-    *out = find_program(&key, hash);
-    status *s = *out ? NULL : runtime_compile(mlir, size, name, options, out);
-    if (!s) keep_program(&key, hash, *out);
-    strbuf_free(&key);
-    return s;
-}
-
-static bool release_program(const void *key, size_t size, void *value, void *context) {
-    (void)key, (void)size, (void)context;
-    pjrt_executable_release(value);
-    return true;
-}
-
-void program_cache_clear(void) {
-    pthread_mutex_lock(&program_lock);
-    if (programs) {
-        hashmap_visit(programs, release_program, NULL);
-        hashmap_destroy(programs);
-        programs = NULL;
-    }
-    pthread_mutex_unlock(&program_lock);
-}
-
 /* ---- entries; all of it under the lock ---- */
 
 static size_t key_bytes(const scan *s) { return s->words * sizeof *s->key; }
@@ -189,6 +135,22 @@ static void join_family(const scan *s, entry *e, bool good) {
         f->e = e;
     else
         f->impossible = true;
+}
+
+static bool release_unused(const void *key, size_t size, void *value, void *context) {
+    (void)key, (void)size;
+    entry *e = value;
+    if (e->building || e->users) return true;
+    for (variant *v = e->variants; v; v = v->next) {
+        if (!v->executable || pjrt_executable_last_use(v->executable) >= *(const uint64_t *)context) continue;
+        pjrt_executable_release(v->executable);
+        v->executable = NULL;
+    }
+    return true;
+}
+
+void entries_release_programs(uint64_t before) {
+    if (entries) hashmap_visit(entries, release_unused, &before);
 }
 
 typedef struct sweep {
@@ -712,6 +674,7 @@ status *exec_call(call *c) {
         c->results_known = true;
     }
     s.declared_results = c->n_results;
+    programs_make_room();
     while (t.again && !result) {
         c->n_results = s.declared_results;
         exec_acquire();

@@ -86,11 +86,17 @@ extern const op_row row_resize;                    /* core::resize(x): flat x cu
 extern const op_row row_zeros;                     /* core::zeros() */
 
 /* ---- programs: compiled text, shared by every entry that lowers to it ---- */
-typedef struct program program;
-/* Compiles the text for the runtime's client, or finds it compiled already. The result lives until exec_cache_clear (it
- * is reference-counted). */
+/* Compiles the text for the runtime's client, or finds it compiled already. Reference-counted; the table of programs
+ * has one more. */
 status *program_get(const char *mlir, size_t size, const char *name, int options, pjrt_executable **out);
 void program_cache_clear(void);
+/* Where there are more programs than TORCH_TPU_PROGRAMS, the half of them goes whose last use is longest ago; a call
+ * that needs one of those gets it from the disk, or compiles it. No lock held. */
+void programs_make_room(void);
+/* Programs last used before that (pjrt_executable_last_use) are given up by those that nobody is working with. Under
+ * the lock. */
+void entries_release_programs(uint64_t before);
+void fused_release_programs(uint64_t before);
 
 /* ---- the scan of a call: its storages in order of first use, and its key ---- */
 #define SCAN_TENSORS 16

@@ -5,6 +5,16 @@
 #include "base/alloc.h"
 #include "pjrt/internal.h"
 
+/* ---- use ---- */
+
+static _Atomic uint64_t uses;
+
+static uint64_t next_use(void) { return atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed); }
+
+uint64_t pjrt_executable_last_use(const pjrt_executable *e) {
+    return atomic_load_explicit(&e->use, memory_order_relaxed);
+}
+
 /* ---- loading ---- */
 
 static void destroy_executable(const PJRT_Api *api, PJRT_Executable *executable) {
@@ -56,6 +66,7 @@ static status *adopt(pjrt_client *c, PJRT_LoadedExecutable *loaded, bool may_don
         return s;
     }
     atomic_init(&e->references, 1);
+    atomic_init(&e->use, next_use());
     e->n_results = (int)count.num_outputs;
     e->may_donate = may_donate;
     e->client = c;
@@ -232,6 +243,7 @@ status *pjrt_execute(pjrt_executable *e, int device, int n_inputs, pjrt_buffer *
     for (int i = 0; !s && donate && i < n_inputs; i++)
         if (donate[i]) pjrt_buffer_mark_donated(inputs[i]);
     mem_free(a.allocated);
+    atomic_store_explicit(&e->use, next_use(), memory_order_relaxed);
     if (!s) pjrt_count_execute();
     return s;
 }

@@ -79,6 +79,7 @@ typedef struct {
 
 struct pjrt_executable {
     atomic_int references;
+    _Atomic uint64_t use; /* when it was made or last launched, by a count of all of these */
     int n_results;
     bool may_donate; /* the program aliases some input to a result */
     pjrt_client *client;

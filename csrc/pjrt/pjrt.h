@@ -77,6 +77,8 @@ status *pjrt_compile(pjrt_client *c, const char *mlir, size_t size, const pjrt_c
                      pjrt_executable **out);
 pjrt_executable *pjrt_executable_retain(pjrt_executable *e);
 void pjrt_executable_release(pjrt_executable *e);
+/* When it was made or last launched: a count of such events, never the same for two of them. */
+uint64_t pjrt_executable_last_use(const pjrt_executable *e);
 int pjrt_executable_result_count(const pjrt_executable *e);
 /* Launches on one device and returns without waiting. Inputs are borrowed; donate[i] says the caller gives buffer i up
  * (the program must alias it): after a successful launch the buffer is dead and the caller only releases it. outputs
