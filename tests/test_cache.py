@@ -127,7 +127,6 @@ print(maps() - most)
 @pytest.mark.parametrize("mode", ["DEFER_NEVER", "DEFER_AND_FUSE", "DEFER_NEVER_AND_LAUNCH_BLOCKING"])
 def test_programs_beyond_the_limit_are_given_up(mode, tmp_path):
     code = MANY_SHAPES.replace("MODE", repr(mode))
-    more = {}
     done = child(code, TORCH_TPU_PROGRAMS="16", TORCH_TPU_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 400  # of Linux' 65,530 maps of a process; a program takes three and more
