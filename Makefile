@@ -20,12 +20,13 @@ export CMAKE_C_COMPILER_LAUNCHER := ccache
 export CMAKE_CXX_COMPILER_LAUNCHER := ccache
 endif
 
-.PHONY: help setup demo test test-native test-python sanitize lint docs bench fuzz conformance wheel clean
+.PHONY: help setup demo test test-native test-python sanitize lint docs bench reference fuzz conformance wheel clean
 
 help:
 	@echo "make demo         set up, build, run examples/quickstart.py"
 	@echo "make test         set up, build, run all tests"
-	@echo "make bench        what one operator and one training step cost"
+	@echo "make bench        what operators, copies and a training step cost, beside others"
+	@echo "make reference    an environment with the published wheel, for make bench"
 	@echo "make fuzz         20,000 random programs against the CPU"
 	@echo "make conformance  PyTorch's operator, module and optimizer databases, every dtype"
 	@echo "make sanitize     the C tests under AddressSanitizer and UBSan"
@@ -53,8 +54,12 @@ demo: setup
 	$(PY) examples/quickstart.py --out $(OUT)
 
 bench: setup
-	$(PY) bench/operators.py
-	$(PY) bench/training.py
+	$(PY) bench/compare.py
+
+# The published wheel, which `make bench` then measures as well: in an environment of its own, as its package has our name.
+reference:
+	test -x build/reference/bin/python || $(PYTHON) -m venv build/reference
+	build/reference/bin/python -m pip install --quiet torch==2.13.0 torch-tpu==0.2.0 numpy
 
 # ---- tests ----
 

@@ -151,3 +151,24 @@ def test_lazy_bits_survive_moves():
     same(up(z.conj()).resolve_conj(), z.conj().resolve_conj())
     assert torch.equal(up(z).conj().cpu().resolve_conj(), z.conj().resolve_conj())
     assert torch.equal(up(z).conj().imag.cpu().resolve_neg(), z.conj().imag.resolve_neg())
+
+
+def test_large_copies_are_of_the_moment():
+    """Memory of large arrays is used again when its array is gone, and never before."""
+    for i in range(20):
+        host = torch.full((1 << 21,), float(i))
+        there = host.to(DEVICE)
+        host.fill_(-1)
+        twice, kept = there * 2, there[5:9]
+        del there
+        assert (twice.cpu() == 2 * i).all() and kept.tolist() == [i] * 4
+    x = torch.arange(3 << 20, dtype=torch.float32)
+    weight = torch.nn.Parameter(x.to(DEVICE))
+    optimizer = torch.optim.SGD([weight], 0.5)
+    for _ in range(3):
+        weight.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert torch.equal(weight.detach().cpu(), x - 1.5)
+    batches = [torch.full((1 << 20,), i) for i in range(8)]
+    assert [int(t.sum()) for t in [b.to(DEVICE) for b in batches]] == [i << 20 for i in range(8)]

@@ -191,3 +191,20 @@ def test_ends_of_the_unit_interval_are_never_reached(name):
             getattr(x, name + "_")()
         assert torch.isfinite(x).all().item()
         assert name not in ("exponential", "gamma") or (x > 0).all().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
+@pytest.mark.parametrize("name", ["geometric_", "log_normal_", "cauchy_", "normal_", "exponential_", "bernoulli_"])
+def test_parameters_out_of_range(name, dtype):
+    """Also those of a place where other values came before, which make the parameter a program's input."""
+
+    def raised(device):
+        x = torch.zeros(3, dtype=dtype, device=device)
+        for p in (0.5, 0.25, 0.75, 0.125, -1.0, 0.0, float("nan"), 0.5):
+            try:
+                getattr(x, name)(*((p,) if name in ("geometric_", "exponential_", "bernoulli_") else (0, p)))
+                yield None
+            except Exception as error:
+                yield type(error)
+
+    assert list(raised(DEVICE)) == list(raised("cpu"))

@@ -5,6 +5,24 @@
 
 enum { MAX_RANK = 64 }; /* as in PyTorch (at::dim_bitset_size) */
 
+/* Arrays of this size and above go to a plugin for CPUs in memory that it takes over. */
+#define LARGE ((int64_t)4 << 20)
+
+static void give_block(PJRT_Error *error, void *context) {
+    host_block *block = context;
+    PJRT_Error_Destroy_Args args = PJRT_ARGS(PJRT_Error_Destroy, .error = error);
+    if (error) block->api->PJRT_Error_Destroy(&args);
+    host_block_give(block);
+}
+
+/* The block is free again when the plugin has dropped the array, which may be at once. */
+static void give_when_done(const PJRT_Api *api, PJRT_Event *done, host_block *block) {
+    block->api = api;
+    PJRT_Event_OnReady_Args args =
+        PJRT_ARGS(PJRT_Event_OnReady, .event = done, .callback = give_block, .user_arg = block);
+    status_free(PJRT_CALL(api, PJRT_Event_OnReady, &args)); /* refused: the memory stays the array's for good */
+}
+
 status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtype t, int rank, const int64_t *dims,
                               pjrt_buffer **out) {
     static const int64_t nothing; /* what an empty array points at: plugins refuse NULL */
@@ -25,12 +43,19 @@ status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtyp
 
     pjrt_buffer *b = pjrt_buffer_new(c);
     if (!b) return status_no_memory();
+    host_block *block = bytes >= LARGE && !strcmp(c->platform, "cpu") ? host_block_take((size_t)bytes) : NULL;
+    if (block) {
+        args.data = memcpy(block->memory, data, (size_t)bytes);
+        args.host_buffer_semantics = PJRT_HostBufferSemantics_kMutableZeroCopy;
+    }
     status *s = PJRT_CALL(c->api, PJRT_Client_BufferFromHostBuffer, &args);
     if (s) {
+        if (block) host_block_give(block);
         pjrt_buffer_release(b);
         return s;
     }
-    pjrt_event_destroy(c->api, args.done_with_host_buffer); /* the call itself has read the data */
+    if (block) give_when_done(c->api, args.done_with_host_buffer, block);
+    pjrt_event_destroy(c->api, args.done_with_host_buffer); /* without a block the call itself has read the data */
     pjrt_buffer_fill(b, args.buffer, t, rank, bytes);
     pjrt_count_host_to_device(bytes);
     *out = b;

@@ -96,6 +96,16 @@ pjrt_buffer *pjrt_buffer_new(pjrt_client *c);
 void pjrt_buffer_fill(pjrt_buffer *b, PJRT_Buffer *buffer, dtype type, int rank, int64_t bytes);
 void pjrt_buffer_mark_donated(pjrt_buffer *b);
 
+/* Host memory for large arrays; its pages have been written before, often. NULL: there is none. */
+typedef struct host_block host_block;
+struct host_block {
+    size_t size; /* whole pages */
+    void *memory;
+    const PJRT_Api *api; /* of the plugin that has it */
+};
+host_block *host_block_take(size_t bytes);
+void host_block_give(host_block *b);
+
 /* Shared by loaded executables and those compiled for a topology. */
 status *pjrt_cost_read(const PJRT_Api *api, PJRT_Executable *executable, pjrt_cost *out);
 status *pjrt_executable_bytes(const PJRT_Api *api, PJRT_Executable *executable, strbuf *out);

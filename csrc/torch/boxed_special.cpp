@@ -248,6 +248,30 @@ bool rate(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
+bool trials(const OperatorPlan &plan, Stack *stack) {
+    const double p = value_of(plan, stack, 1).toDouble();
+    TORCH_CHECK(p > 0 && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+    return false;
+}
+
+bool log_deviation(const OperatorPlan &plan, Stack *stack) {
+    const double std = value_of(plan, stack, 2).toDouble();
+    TORCH_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);
+    return false;
+}
+
+bool half_width(const OperatorPlan &plan, Stack *stack) {
+    const double sigma = value_of(plan, stack, 2).toDouble();
+    TORCH_CHECK(sigma > 0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+    return false;
+}
+
+bool deviation(const OperatorPlan &plan, Stack *stack) {
+    const double std = value_of(plan, stack, 2).toDouble();
+    TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+    return false;
+}
+
 // PyTorch's metadata says that a number's result has one dimension; its kernel says none.
 bool isin_number(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor &elements = value_of(plan, stack, 1).toTensor();
@@ -359,6 +383,10 @@ const Special kSpecials[] = {
     {"aten::bernoulli.p", probability},
     {"aten::bernoulli_.float", probability},
     {"aten::exponential_", rate},
+    {"aten::geometric_", trials},
+    {"aten::log_normal_", log_deviation},
+    {"aten::cauchy_", half_width},
+    {"aten::normal_", deviation},
     {"aten::uniform_", uniform_range},
     {"aten::arange.start_out", arange_out},
     {"aten::isin.Scalar_Tensor", isin_number},
