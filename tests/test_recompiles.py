@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import DEVICE, ON_CPU, same
+from helpers import DEVICE, ON_CPU, child_output, same
 from torch import nn
 
 pytestmark = pytest.mark.skipif(ON_CPU, reason="programs of the device")
@@ -150,3 +150,30 @@ def test_different_programs_do_not_share():
     same(x * (x + 0), h * h)
     same(x[1:7] + x[1:7], h[1:7] * 2)
     same(x[1:7] + x[2:8], h[1:7] + h[2:8])
+
+
+GROWING = """
+import warnings, torch
+from torch_tpu._internal.execution_mode import EagerMode, set_eager_mode
+warnings.simplefilter("always")
+with set_eager_mode(EagerMode[MODE]), warnings.catch_warnings(record=True) as caught:
+    model = torch.nn.Sequential(*[torch.nn.Linear(8 + 3 * i, 11 + 3 * i) for i in range(20)]).to("tpu")  # all sizes differ
+    model(torch.ones(2, 8, device="tpu")).sum().backward()
+    for n in list(range(1, 20)) * 3:
+        torch.ones(n, 4, device="tpu") * 2
+    few = len(caught)
+    cache = torch.zeros(2, 0, 8, device="tpu")
+    for t in range(40):
+        cache = torch.cat([cache, torch.ones(2, 1, 8, device="tpu")], 1)  # here
+        (cache * 2).sum()
+    for n in torch.randperm(60).tolist():
+        torch.ones(n, 3, device="tpu") + 1
+print(few, *((w.lineno, "cat" in str(w.message), "buckets" in str(w.message)) for w in caught))
+"""
+
+
+@pytest.mark.parametrize("mode", ["DEFER_NEVER", "DEFER_AND_FUSE"])
+def test_a_size_that_grows_is_said_once(mode):
+    lines = GROWING.splitlines()
+    place = next(i for i, line in enumerate(lines, 1) if line.endswith("# here"))
+    assert child_output(GROWING.replace("MODE", repr(mode))) == f"0 ({place}, True, True)"

@@ -647,6 +647,7 @@ static status *attempt_call(attempt *t, scan *s, call *c) {
     if (!v || (e->building && !v->executable && exec_mode_now != MODE_FUSED)) {
         result = build(t, e, s, c, offset_mask);
         exec_release();
+        if (!e && !result) growth_note(c);
         return result;
     }
     if (prepare(t, e, v, s, c, &result)) {

@@ -74,6 +74,7 @@ struct operator_info {
     int options;              /* operator_from_graph: its set of compile options; 0: the current one */
     bool constant_numbers;    /* every number's value belongs to the key */
     learned_numbers numbers;  /* of the dtypes that came first */
+    struct growth *growth;    /* the last calls that were built; NULL: none yet */
     _Atomic int64_t calls[4]; /* per op_way */
     bool interned;
     operator_info *next;
@@ -97,6 +98,10 @@ void programs_make_room(void);
  * the lock. */
 void entries_release_programs(uint64_t before);
 void fused_release_programs(uint64_t before);
+
+/* A call that was built anew: warns, once, of an operator that is built again and again for another size. No lock held.
+ */
+void growth_note(const call *c);
 
 /* ---- the scan of a call: its storages in order of first use, and its key ---- */
 #define SCAN_TENSORS 16
