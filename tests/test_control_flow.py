@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import up
+from helpers import same, up
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
@@ -174,3 +174,37 @@ def test_random_numbers_in_a_loop_differ_from_turn_to_turn():
         masks = torch.compile(f)(x).cpu()
     assert set(masks.unique().tolist()) == {0.0, 2.0}
     assert len({tuple(row.tolist()) for row in masks}) == 4
+
+
+def chosen(flag, x, i):
+    return torch.cond(flag, lambda x, i: x.index_select(0, i), lambda x, i: x[:1] * 2, (x, i))
+
+
+def nested(flag, x, i):
+    inner = lambda x, i: torch.cond(x.sum() > 0, lambda x, i: x.index_select(0, i) + 0, lambda x, i: x[:1] + 1, (x, i))
+    return torch.cond(flag, inner, lambda x, i: x[:1] * 2, (x, i))
+
+
+def turns(flag, x, i):
+    start = torch.zeros((), dtype=torch.int64, device=x.device), torch.zeros((), device=x.device)
+    body = lambda n, total: (n + 1, total + x.index_select(0, i + n).sum())
+    return while_loop(lambda n, total: n < 3, body, start)[1]
+
+
+def test_indices_inside_are_checked():
+    """In the branch that is taken and in every turn; the program can go on."""
+    x = torch.arange(12.0).view(3, 4)
+    good, late, bad = ([0], "ok"), ([1], "in the last turn"), ([7], "at once")
+    for function, flag, (index, _), raises in (
+        (chosen, True, good, False), (chosen, True, bad, True), (chosen, False, bad, False), (nested, True, late, False),
+        (nested, True, bad, True), (turns, True, good, False), (turns, True, late, True), (turns, True, bad, True),
+    ):  # fmt: skip
+        arguments = [torch.tensor(flag), x, torch.tensor(index)]
+        compiled = torch.compile(function, fullgraph=True)
+        if raises:
+            with pytest.raises(IndexError, match="index_select: an index is out of range"):
+                compiled(*map(up, arguments))
+                torch.tpu.synchronize()
+        else:
+            same(compiled(*map(up, arguments)), function(*arguments))
+            torch.tpu.synchronize()

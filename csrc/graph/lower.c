@@ -20,7 +20,7 @@ typedef struct lower_state {
     int32_t slot_node;
     int depth;
     hlo_value code;     /* of the indices seen so far; NULL: none */
-    bool inside;        /* a region of control flow */
+    bool silent;        /* in the condition of a loop, which gives nothing but itself */
     hlo_value turns;    /* in loops: ui64[1], different in every turn; NULL outside */
     const graph *graph; /* and its node that is being lowered */
     const graph_node *node;
@@ -167,7 +167,7 @@ static bool is_contiguous(void *context, int arg) {
 
 static bool wants_codes(void *context) {
     const lower_state *s = context;
-    return s->request->check_indices && !s->inside;
+    return s->request->check_indices && !s->silent;
 }
 
 static void code_seen(void *context, hlo_value code) {
@@ -242,17 +242,16 @@ static hlo_value dynamic_offset(lower_state *s, const graph_node *n) {
 
 /* ---- control flow ---- */
 
+static hlo_value no_code(hlo_builder *b) { return hlo_constant_int(b, DTYPE_I32, 0, NULL, 0); }
+
 /* The graph's outputs for these inputs, in the region that is open; false with no memory. */
 static bool lower_inside(lower_state *s, const graph *sub, const hlo_value *inputs, hlo_value *outputs) {
     hlo_value *inner = ARENA_NEW(hlo_arena(s->builder), hlo_value, sub->n_values);
     if (!inner) return false;
     for (int i = 0; i < sub->n_inputs; i++) inner[sub->inputs[i]] = inputs[i];
-    bool outside = s->inside;
-    s->inside = true;
     s->depth++;
     bool ok = lower_graph(s, sub, inner);
     s->depth--;
-    s->inside = outside;
     for (int k = 0; ok && k < sub->n_outputs; k++) outputs[k] = sub->outputs[k] < 0 ? NULL : inner[sub->outputs[k]];
     return ok;
 }
@@ -271,24 +270,33 @@ static hlo_value *operands_of(lower_state *s, const graph_node *n, const hlo_val
     return operands;
 }
 
+/* A branch gives, behind its results, the code of what it was given: it is of use if any branch has one. */
 static bool lower_case(lower_state *s, const graph_node *n, hlo_value *values) {
     hlo_builder *b = s->builder;
     arena *mem = hlo_arena(b);
-    hlo_value *operands = operands_of(s, n, values, 1), *outputs = ARENA_NEW(mem, hlo_value, n->n_results + 1);
+    hlo_value *operands = operands_of(s, n, values, 1), *outputs = ARENA_NEW(mem, hlo_value, n->n_results + 2);
     hlo_region **regions = ARENA_NEW(mem, hlo_region *, n->n_subs);
     if (!operands || !outputs || !regions) return false;
+    const bool codes = wants_codes(s);
+    const hlo_value outer = s->code;
+    bool any = false;
     int count = 0;
     for (int i = 0; i < n->n_subs; i++) {
         hlo_region_begin(b, 0, NULL, NULL);
+        s->code = NULL;
         if (!lower_inside(s, n->subs[i], operands, outputs)) return false;
+        any = any || s->code;
         count = hlo_status(b) ? 0 : close_up(n->n_results, outputs);
+        if (codes) outputs[count++] = s->code ? s->code : no_code(b);
         regions[i] = hlo_region_end(b, count, outputs);
     }
+    s->code = outer;
     hlo_value index = hlo_convert(b, values[n->args[0].u.value], DTYPE_I32);
     hlo_case(b, index, n->n_subs, regions, count, outputs);
     const graph *first = n->subs[0];
     int k = 0;
     for (int r = 0; r < n->n_results; r++) values[n->first_result + r] = first->outputs[r] < 0 ? NULL : outputs[k++];
+    if (codes && any && !hlo_status(b)) code_seen(s, outputs[k]);
     return true;
 }
 
@@ -299,34 +307,46 @@ static hlo_value next_turn(hlo_builder *b, hlo_value turns) {
     return hlo_add(b, turns, hlo_constant_ints(b, DTYPE_U64, 1, &one));
 }
 
-/* Carried: the body's results, then the turns where random bits are used. The other operands are captured. */
+/* Carried: the body's results, then the turns where random bits are used, then the code of what the body was given. The
+ * other operands are captured. */
 static bool lower_while(lower_state *s, const graph_node *n, hlo_value *values) {
     hlo_builder *b = s->builder;
     arena *mem = hlo_arena(b);
     const graph *condition = n->subs[0], *body = n->subs[1];
-    int carried = n->n_results, all = carried + (graph_random_count(condition) + graph_random_count(body) > 0);
+    const bool codes = wants_codes(s), random = graph_random_count(condition) + graph_random_count(body) > 0;
+    int carried = n->n_results, all = carried + random + codes;
     hlo_value *init = ARENA_NEW(mem, hlo_value, all + 1), *inner = operands_of(s, n, values, 0);
     hlo_value *outputs = ARENA_NEW(mem, hlo_value, all + 1), *carry = ARENA_NEW(mem, hlo_value, all + 1);
     hlo_type *types = ARENA_NEW(mem, hlo_type, all + 1);
     if (!init || !inner || !outputs || !carry || !types) return false;
     int64_t one = 1;
-    hlo_value outside = s->turns;
+    const hlo_value outside = s->turns, outer = s->code;
     for (int i = 0; i < carried; i++) init[i] = inner[i];
-    if (all > carried) init[carried] = outside ? outside : hlo_constant_int(b, DTYPE_U64, 1, &one, 0);
+    if (random) init[carried] = outside ? outside : hlo_constant_int(b, DTYPE_U64, 1, &one, 0);
+    if (codes) init[all - 1] = no_code(b);
     if (hlo_status(b)) return true;
     for (int i = 0; i < all; i++) types[i] = (hlo_type){init[i]->dtype, init[i]->rank, init[i]->dims};
     hlo_region *regions[2];
+    bool any = false;
     for (int r = 0; r < 2; r++) {
+        const bool silent = s->silent;
         hlo_region_begin(b, all, types, carry);
         for (int i = 0; i < carried; i++) inner[i] = carry[i];
-        if (all > carried) s->turns = carry[carried];
+        if (random) s->turns = carry[carried];
+        s->code = NULL;
+        s->silent = silent || r == 0;
         if (!lower_inside(s, n->subs[r], inner, outputs)) return false;
-        if (r == 1 && all > carried) outputs[carried] = next_turn(b, carry[carried]);
+        s->silent = silent;
+        if (r == 1 && random) outputs[carried] = next_turn(b, carry[carried]);
+        any = any || s->code;
+        if (r == 1 && codes) outputs[all - 1] = s->code ? hlo_maximum(b, s->code, carry[all - 1]) : carry[all - 1];
         regions[r] = hlo_region_end(b, r == 0 ? 1 : all, outputs);
     }
     s->turns = outside;
+    s->code = outer;
     hlo_while(b, all, init, regions[0], regions[1], outputs);
     for (int k = 0; k < carried; k++) values[n->first_result + k] = outputs[k];
+    if (codes && any && !hlo_status(b)) code_seen(s, outputs[all - 1]);
     return true;
 }
 

@@ -159,8 +159,8 @@ static int32_t pick(graph *g, int32_t from) {
     return graph_call(g, &row_pick, 1, &a, 1, &picked);
 }
 
-/* The code of the indices is a result more where it is asked for, one for all operators of the program; what a branch
- * does is not told. */
+/* The code of the indices is a result more where it is asked for, one for all operators of the program, those in
+ * branches and loops too; nothing is said of the condition of a loop. */
 static void test_indices(void) {
     graph *g = graph_create(), *inner = graph_create(), *branches = graph_create();
     graph_output(inner, pick(inner, graph_input(inner, DTYPE_I64, 1, &three)));
@@ -169,6 +169,11 @@ static void test_indices(void) {
     graph_output(g, graph_call_graph(g, inner, 1, &first));
     int32_t which = graph_input(branches, DTYPE_I32, 0, NULL), y = graph_input(branches, DTYPE_I64, 1, &three);
     graph *both[2] = {inner, inner};
+    /* Branches that look at no index have no code. */
+    graph *same = graph_create(), *plain = graph_create(), *neither[2] = {same, same};
+    graph_output(same, graph_input(same, DTYPE_I64, 1, &three));
+    int32_t choice = graph_input(plain, DTYPE_I32, 0, NULL), z = graph_input(plain, DTYPE_I64, 1, &three);
+    graph_output(plain, graph_call_case(plain, choice, 2, neither, 1, &z));
     graph_output(branches, graph_call_case(branches, which, 2, both, 1, &y));
     for (int asked = 0; asked < 2; asked++) {
         strbuf text;
@@ -182,11 +187,15 @@ static void test_indices(void) {
             CHECK((strstr(strbuf_text(&text), "maximum") != NULL) == asked);
         }
         strbuf_clear(&text);
-        if (CHECK_OK(graph_lower(branches, "p", &r, NULL, &text))) CHECK(!r.has_code);
+        if (CHECK_OK(graph_lower(branches, "p", &r, NULL, &text))) CHECK_INT(r.has_code, asked);
+        strbuf_clear(&text);
+        if (CHECK_OK(graph_lower(plain, "p", &r, NULL, &text))) CHECK(!r.has_code);
         lower_request_free(&r);
         strbuf_free(&text);
     }
     graph_destroy(branches);
+    graph_destroy(plain);
+    graph_destroy(same);
     graph_destroy(g);
     graph_destroy(inner);
 }
