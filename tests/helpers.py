@@ -8,6 +8,8 @@ import torch
 
 DEVICE = os.environ.get("TEST_DEVICE", "tpu")
 ON_CPU = DEVICE == "cpu"
+# Said once in a process, at whichever test is the one too many.
+MANY_SIZES = ".*programs so far differ in one size"
 
 
 def up(value):

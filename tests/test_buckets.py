@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from helpers import MANY_SIZES
 from torch import nn
 
 from torch_tpu import _C
@@ -18,6 +19,7 @@ def fresh_dynamo(monkeypatch):
     torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", MANY_SIZES)
         yield
 
 

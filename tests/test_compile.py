@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils.checkpoint
-from helpers import child_output, same
+from helpers import MANY_SIZES, child_output, same
 from torch import nn
 
 from torch_tpu import _C
@@ -18,6 +18,7 @@ def fresh_dynamo():
     torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", MANY_SIZES)
         yield
 
 

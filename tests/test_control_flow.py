@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import same, up
+from helpers import MANY_SIZES, same, up
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
@@ -19,6 +19,7 @@ def fresh_dynamo():
     torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", MANY_SIZES)
         yield
 
 
