@@ -441,6 +441,18 @@ static void drop_storages(call *c) {
     }
 }
 
+/* Under the lock: others wait with storages that this launch writes until it is done, for its results are made from
+ * what is in them now. */
+static void mark_targets(launch *l, bool writing) {
+    bool any = false;
+    for (int o = 0; o < l->e->n_outputs; o++)
+        if (l->targets[o]) {
+            l->targets[o]->writing = writing;
+            any = true;
+        }
+    if (any && !writing) storage_settled();
+}
+
 /* Under the lock. */
 static void store_outputs(launch *l, call *c) {
     for (int o = 0; o < l->e->n_outputs; o++) {
@@ -505,11 +517,13 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
     collect_inputs(&l, s);
     entry_give_results(e, c);
     status *result = make_storages(e, c);
+    mark_targets(&l, true);
     exec_release();
     if (!result) result = run(&l, c);
     if (!result && v->has_code) indices_add(c->device, l.outputs[e->n_outputs]);
     for (int i = 0; i < v->n_parameters; i++) pjrt_buffer_release(l.inputs[i]);
     exec_acquire();
+    mark_targets(&l, false);
     if (result)
         drop_storages(c);
     else
@@ -635,6 +649,12 @@ static status *attempt_call(attempt *t, scan *s, call *c) {
         t->again = true;
         return storage_retype(s->retype_storage, s->retype_dtype);
     }
+    for (int i = 0; i < s->n_storages; i++)
+        if (storage_settle(s->storages[i])) {
+            t->again = true;
+            exec_release();
+            return NULL;
+        }
     entry *e = find_entry(s);
     uint64_t offset_mask = 0;
     if (!e) result = find_relative(s, c, &e, &offset_mask);

@@ -35,7 +35,9 @@ struct storage {
     uint64_t external_serial;
     uint64_t indices; /* indices_serial when its base was set */
     char *lost;       /* why its value could not be computed: reading it is this error */
-    bool raw;         /* bytes whose type is not known yet: the first typed use retypes the base once */
+    bool writing; /* a launch is on its way whose result will be its base, and which may have been given the old one:
+                     others wait for storage_settle */
+    bool raw;     /* bytes whose type is not known yet: the first typed use retypes the base once */
     /* While a key is built, under the lock: number of that scan and the storage's index in it. */
     uint64_t visit;
     int32_t visit_index;
@@ -49,6 +51,9 @@ int64_t base_type_bytes(const base_type *t);
 /* Out of the device's memory: who holds most of it is added to the message. Other statuses stay as they are. No lock
  * held. */
 status *storage_name_holders(status *s);
+/* Returns when no launch writes the storage. Under the lock, which is given up meanwhile: true then. */
+bool storage_settle(storage *s);
+void storage_settled(void); /* under the lock: `writing` was cleared somewhere */
 /* Takes the buffer; the old one is released. Under the lock. */
 void storage_set_base(storage *s, pjrt_buffer *b, const base_type *t);
 /* Gives a raw storage's base the type t; a no-op where it has it. No lock held. */

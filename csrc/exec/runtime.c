@@ -318,6 +318,7 @@ status *runtime_synchronize(int device) {
     if (!runtime_initialized()) return NULL;
     STATUS_TRY(fused_flush());
     exec_acquire();
+    for (storage *s = storage_list; s;) s = storage_settle(s) ? storage_list : s->next; /* the list may be another */
     size_t n = 0;
     for (storage *s = storage_list; s; s = s->next) n += s->base && s->device == device;
     pjrt_buffer **waiting = mem_alloc(sizeof *waiting * (n + 1));

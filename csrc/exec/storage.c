@@ -181,11 +181,22 @@ int storage_device(const storage *s) { return s->device; }
 void *storage_address(const storage *s) { return s->address; }
 bool storage_has_value(const storage *s) { return s->base || s->pending >= 0; }
 
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
+
+bool storage_settle(storage *s) {
+    bool waited = s->writing;
+    while (s->writing) pthread_cond_wait(&settled, &exec_lock);
+    return waited;
+}
+
+void storage_settled(void) { pthread_cond_broadcast(&settled); }
+
 /* The base of a storage, computed if it is pending. *out stays NULL for a storage without a value. */
 static status *take_base(storage *s, pjrt_buffer **out) {
     *out = NULL;
     if (fused_pending(s)) STATUS_TRY(fused_flush());
     exec_acquire();
+    storage_settle(s);
     status *result = s->lost ? status_new(STATUS_RUNTIME, "%s", s->lost) : NULL;
     if (!result && s->base) *out = pjrt_buffer_retain(s->base);
     exec_release();
@@ -368,6 +379,7 @@ static status *upload(storage *s, const geometry *g, const void *data) {
     pjrt_buffer *b;
     STATUS_TRY(storage_name_holders(pjrt_buffer_from_host(client, s->device, data, t.dtype, t.rank, t.dims, &b)));
     exec_acquire();
+    storage_settle(s);
     storage_set_base(s, b, &t);
     s->raw = t.dtype == DTYPE_U8 && t.rank == 1;
     exec_release();

@@ -1,5 +1,6 @@
 // Operators with neither a row nor a decomposition run PyTorch's CPU kernel on copies, with one warning each.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/resize_native.h>
@@ -64,6 +65,8 @@ class HostCopies {
         for (auto &[device, host] : copies_)
             if (device.is_same(t)) return host;
         at::Tensor host = is_shared(t) ? in_whole(t) : t.to(at::kCPU);
+        // _sparse_mm_reduce_impl keeps what its backward needs where this is so.
+        if (t.requires_grad()) host.set_requires_grad(true);
         if (t.unsafeGetTensorImpl()->is_wrapped_number()) host.unsafeGetTensorImpl()->set_wrapped_number(true);
         copies_.emplace_back(t, host);
         return host;
@@ -104,7 +107,7 @@ at::Generator host_generator(GeneratorState state) {
 }
 
 // The sizes and strides of `host`, gaps between elements included; elements that share a place get their own.
-void resize_as(const at::Tensor &t, const at::Tensor &host) {
+void resize_like(const at::Tensor &t, const at::Tensor &host) {
     const auto strides = host.strides();
     const bool empty = host.numel() == 0;
     if (empty || std::find(strides.begin(), strides.end(), 0) != strides.end()) {
@@ -122,8 +125,15 @@ at::Tensor to_device(const at::Tensor &host, at::Device device) {
     if (host.layout() != at::kStrided) return host.to(device);
     if (host.is_non_overlapping_and_dense()) return host.to(device);
     at::Tensor t = at::empty({0}, host.options().device(device));
-    resize_as(t, host);
+    resize_like(t, host);
     return t.copy_(host);
+}
+
+// Whatever the number of elements.
+void become_compressed(const at::Tensor &t, const at::Tensor &source) {
+    const auto *from = at::sparse_csr::get_sparse_csr_impl(source);
+    at::sparse_csr::get_sparse_csr_impl(t)->set_member_tensors(from->compressed_indices(), from->plain_indices(),
+                                                               from->values().to(t.scalar_type()), source.sizes());
 }
 
 void write_back(const c10::IValue &target, const c10::IValue &host) {
@@ -133,7 +143,8 @@ void write_back(const c10::IValue &target, const c10::IValue &host) {
     each_tensor(target, [&](const at::Tensor &t) {
         const at::Tensor &source = sources[i++];
         if (!is_tpu(t)) return;
-        if (t.layout() == at::kStrided && t.sizes() != source.sizes()) resize_as(t, source);
+        if (at::sparse_csr::is_sparse_compressed(t)) return become_compressed(t, source.to(t.device()));
+        if (t.layout() == at::kStrided && t.sizes() != source.sizes()) resize_like(t, source);
         t.copy_(source);
     });
 }

@@ -130,7 +130,7 @@ bool coalesce(torch::jit::Stack *stack) { return give(stack, 1, coalesced(tensor
 
 // ---- sums ----
 
-at::Tensor scaled(const at::Tensor &t, const at::Scalar &by) { return by.equal(1) ? t : t * by; }
+at::Tensor scaled(const at::Tensor &t, const at::Scalar &by) { return by.equal(1) ? t : (t * by).to(t.scalar_type()); }
 
 at::Tensor sum_with_dense(const at::Tensor &dense, const at::Tensor &sparse, const at::Scalar &alpha,
                           at::ScalarType type) {
@@ -174,7 +174,8 @@ bool mul_out(torch::jit::Stack *stack) {
 
 bool is_product(const at::Tensor &mat1, const at::Tensor &mat2) {
     const bool matrices = mat1.dim() == 2 && mat2.dim() == 2 && (is_csr(mat1) || (is_coo(mat1) && !mat1.dense_dim()));
-    return matrices && is_dense(mat2) && mat1.size(1) == mat2.size(0) && mat1.scalar_type() == mat2.scalar_type();
+    return matrices && is_dense(mat2) && mat1.size(1) == mat2.size(0) && mat1.scalar_type() == mat2.scalar_type() &&
+           mat1.scalar_type() != at::kBool;
 }
 
 // mat1 mat2: row i is the sum of mat2's rows that mat1's elements in row i choose and weigh.
@@ -317,9 +318,20 @@ bool call_shared(const c10::OperatorHandle &op, c10::DispatchKey key, torch::jit
     return false;
 }
 
+// Numbers may be anywhere, and copies go from one device to another.
+void check_devices(const c10::OperatorHandle &op, const std::string &name, const torch::jit::Stack &stack) {
+    if (name.find("copy") != std::string::npos || name == "aten::resize_as_sparse_") return;
+    for (const c10::IValue &value : torch::jit::last(stack, op.schema().arguments().size()))
+        each_tensor(value, [&](const at::Tensor &t) {
+            TORCH_CHECK(is_tpu(t) || t.dim() == 0, name, ": Expected all tensors to be on the same device, but found ",
+                        "one on ", t.device(), " beside those on device tpu");
+        });
+}
+
 void run_sparse(const c10::OperatorHandle &op, c10::DispatchKey key, torch::jit::Stack *stack) {
     check_not_forked();
     const std::string name = qualified_name(op.operator_name());
+    check_devices(op, name, *stack);
     TORCH_CHECK_NOT_IMPLEMENTED(op.hasKernelForDispatchKey(key), "operator ", name,
                                 " is not available for sparse tensors on device tpu: PyTorch has no kernel for this "
                                 "layout; convert them with .to_dense()");
