@@ -186,3 +186,29 @@ def test_statistics_of_a_batch_in_evaluation_are_empty():
     for function in (torch.ops.aten.native_batch_norm, torch.ops.aten._native_batch_norm_legit):
         want = function(x, weight, weight, mean, variance, False, 0.1, 1e-5)
         same(function(*up([x, weight, weight, mean, variance]), False, 0.1, 1e-5), want, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_write_rows_of_one_tensor():
+    """A launch makes the whole storage anew; another thread's write is not lost, nor given a buffer that is gone."""
+    import threading
+
+    for width, turns in ((16, 100), (1 << 20, 6)):
+        rows, failed = torch.zeros(6, width, device=DEVICE), []
+
+        def work(k, rows=rows, turns=turns, failed=failed):
+            try:
+                for _ in range(turns):
+                    rows[k].add_(1)
+                    rows[k].copy_(rows[k].cpu())
+                rows[k].mul_(k)
+            except Exception as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not failed
+        want = (turns * torch.arange(6.0)).unsqueeze(1).expand(6, width)
+        assert torch.equal(rows.cpu(), want)

@@ -95,6 +95,11 @@ FUNCTIONS = dict(
     in_place=lambda d: coo(d).coalesce().mul_(2).add_(coo(d)),
     into_dense=lambda d: torch.zeros(4, 5, device=d).add_(coo(d), alpha=2),
     to_double=lambda d: coo(d).to(torch.float64),
+    add_bool_alpha=lambda d: torch.add(dense.bool().to(d), coo(d, torch.bool), alpha=2),
+    csr_add=lambda d: csr(d) + dense.remainder(3).to(d).to_sparse_csr(),
+    csr_in_place=lambda d: csr(d).add_(dense.remainder(3).to(d).to_sparse_csr(), alpha=2),
+    csr_times=lambda d: csr(d) * dense.remainder(3).to(d).to_sparse_csr(),
+    csr_times_dense=lambda d: csr(d) * dense.to(d),
 )  # fmt: skip
 
 
@@ -143,6 +148,41 @@ def test_gradients():
         results.append((values.grad.cpu(), weight.grad.cpu()))
     for got, want in zip(*results[::-1], strict=True):
         torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_gradients_of_reductions(reduce):
+    results = []
+    for device in ("cpu", DEVICE):
+        matrix = csr(device).requires_grad_()
+        weight = dense.t().to(device).detach().requires_grad_()
+        result = torch.sparse.mm(matrix, weight, reduce)
+        (result * torch.arange(16.0, device=device).view(4, 4)).sum().backward()
+        results.append([result.detach(), matrix.grad.to_dense(), weight.grad])
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got.cpu(), want)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_leave_padding_out(mode):
+    results = []
+    for device in ("cpu", DEVICE):
+        weight = torch.arange(40.0, device=device).view(10, 4).requires_grad_()
+        ids, starts = torch.tensor([1, 2, 4, 9, 1], device=device), torch.tensor([0, 2], device=device)
+        options = dict(mode=mode, sparse=True, padding_idx=1)
+        torch.nn.functional.embedding_bag(ids, weight, starts, **options).square().sum().backward()
+        results.append(weight.grad)
+    same_sparse(results[1], results[0])
+
+
+@pytest.mark.skipif(ON_CPU, reason="two devices")
+def test_operands_of_two_devices():
+    for call in (
+        lambda a, b: a * b, lambda a, b: b * a, lambda a, b: a + b, lambda a, b: a @ b.t(), lambda a, b: a.to_sparse_csr() + b.to_sparse_csr(),
+        lambda a, b: torch.ones(4, 5, device=DEVICE) + b.to_sparse_csr(), lambda a, b: torch.sparse.mm(b, torch.ones(5, 2, device=DEVICE)),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call(coo(DEVICE).coalesce(), coo("cpu").coalesce())
 
 
 def train(device, optimizer, **options):

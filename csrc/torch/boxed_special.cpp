@@ -6,6 +6,9 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/_embedding_bag_sparse_backward.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/aminmax.h>
@@ -272,6 +275,23 @@ bool deviation(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
+// With sparse=True: how many rows the gradient has depends on padding_idx, which metadata functions cannot know.
+bool bag_sparse_backward(const OperatorPlan &plan, Stack *stack) {
+    auto tensor = [&](int i) { return value_of(plan, stack, i).toTensor(); };
+    if (!value_of(plan, stack, 9).toBool()) return false;
+    const at::Tensor indices = tensor(1), offsets = tensor(2);
+    at::Tensor bags = tensor(3);
+    if (bags.numel() == 0 && indices.numel() != 0)  // the forward may leave it out
+        bags = at::searchsorted(offsets, at::arange(indices.numel(), offsets.options()), false, true)
+                   .sub(1)
+                   .to(indices.scalar_type());
+    return answer(plan, stack,
+                  at::_embedding_bag_sparse_backward(
+                      tensor(0), indices, offsets, bags, tensor(4), value_of(plan, stack, 6).toInt(),
+                      value_of(plan, stack, 7).toBool(), value_of(plan, stack, 8).toInt(),
+                      value_of(plan, stack, 10).toOptional<at::Tensor>(), value_of(plan, stack, 11).toInt()));
+}
+
 // PyTorch's metadata says that a number's result has one dimension; its kernel says none.
 bool isin_number(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor &elements = value_of(plan, stack, 1).toTensor();
@@ -382,6 +402,7 @@ const Special kSpecials[] = {
     {"aten::logit.out", fits_logit},
     {"aten::bernoulli.p", probability},
     {"aten::bernoulli_.float", probability},
+    {"aten::_embedding_bag_backward", bag_sparse_backward},
     {"aten::exponential_", rate},
     {"aten::geometric_", trials},
     {"aten::log_normal_", log_deviation},
