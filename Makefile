@@ -85,10 +85,6 @@ conformance: setup
 	$(PY) tests/opinfo/conformance.py --jobs $(JOBS)
 	$(PY) tests/opinfo/tpu_programs.py --topology v5e:1x1
 	$(PY) tests/opinfo/tpu_programs.py --topology tpu7x:1x1x1
-	$(PY) tests/opinfo/conformance.py --summary --record tests/opinfo/results.json
-	$(PY) tools/generate_docs.py
-	$(PY) tests/opinfo/tpu_programs.py --topology v5e:1x1
-	$(PY) tests/opinfo/tpu_programs.py --topology tpu7x:1x1x1
 	$(PY) tests/opinfo/conformance.py --record tests/opinfo/results.json --summary
 	$(PY) tools/generate_docs.py
 

@@ -95,15 +95,12 @@ bool hashmap_insert(hashmap *m, const void *key, size_t size, uint64_t hash, voi
     return true;
 }
 
-void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash) {
-    slot *s = locate(m, key, size, hash);
-    if (!s->entry) return NULL;
-    void *value = s->entry->value;
-    mem_free(s->entry);
+static void remove_at(hashmap *m, size_t hole) {
+    mem_free(m->slots[hole].entry);
     m->count--;
     /* Pull back each follower whose home does not lie between the hole and itself, or a search for it would stop at the
      * hole. */
-    size_t mask = m->capacity - 1, hole = (size_t)(s - m->slots);
+    size_t mask = m->capacity - 1;
     for (size_t i = (hole + 1) & mask; m->slots[i].entry; i = (i + 1) & mask) {
         size_t home = m->slots[i].hash & mask;
         if (((i - home) & mask) < ((i - hole) & mask)) continue;
@@ -111,7 +108,19 @@ void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash) {
         hole = i;
     }
     m->slots[hole] = (slot){0, NULL};
+}
+
+void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash) {
+    slot *s = locate(m, key, size, hash);
+    if (!s->entry) return NULL;
+    void *value = s->entry->value;
+    remove_at(m, (size_t)(s - m->slots));
     return value;
+}
+
+void hashmap_keep(hashmap *m, bool (*stays)(void *value, void *context), void *context) {
+    for (size_t i = 0; i < m->capacity; i++) /* another may come into the place of one that goes */
+        while (m->slots[i].entry && !stays(m->slots[i].entry->value, context)) remove_at(m, i);
 }
 
 size_t hashmap_count(const hashmap *m) { return m->count; }

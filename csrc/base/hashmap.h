@@ -17,6 +17,8 @@ void *hashmap_find(const hashmap *m, const void *key, size_t size, uint64_t hash
 /* Replaces an existing value. false with no memory, the map unchanged. */
 bool hashmap_insert(hashmap *m, const void *key, size_t size, uint64_t hash, void *value);
 void *hashmap_remove(hashmap *m, const void *key, size_t size, uint64_t hash); /* the value removed, or NULL */
+/* Removes the values that do not stay; they are the caller's from then on. One that stays may be asked about twice. */
+void hashmap_keep(hashmap *m, bool (*stays)(void *value, void *context), void *context);
 size_t hashmap_count(const hashmap *m);
 /* Calls visit on every entry until it returns false. */
 void hashmap_visit(const hashmap *m, bool (*visit)(const void *key, size_t size, void *value, void *context),

@@ -277,25 +277,15 @@ static void program_destroy(fused_program *p) {
     mem_free(p);
 }
 
-typedef struct survivors {
-    hashmap *map;
-    uint64_t before;
-} survivors;
-
-static bool keep_used(const void *key, size_t size, void *value, void *context) {
-    survivors *k = context;
+static bool is_used(void *value, void *before) {
     fused_program *p = value;
-    bool used = pjrt_executable_last_use(p->executable) >= k->before;
-    if (!used || !hashmap_insert(k->map, key, size, hash_bytes(key, size), p)) program_destroy(p);
-    return true;
+    bool used = pjrt_executable_last_use(p->executable) >= *(const uint64_t *)before;
+    if (!used) program_destroy(p);
+    return used;
 }
 
 void fused_release_programs(uint64_t before) {
-    survivors k = {streams && !pending.busy ? hashmap_create() : NULL, before};
-    if (!k.map) return;
-    hashmap_visit(streams, keep_used, &k);
-    hashmap_destroy(streams);
-    streams = k.map;
+    if (streams && !pending.busy) hashmap_keep(streams, is_used, &before);
 }
 
 static bool serves(const fused_program *p) {

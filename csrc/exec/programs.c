@@ -96,33 +96,24 @@ static bool middle_use(uint64_t *out) {
     return true;
 }
 
-typedef struct survivors {
-    hashmap *map;
-    uint64_t before;
-} survivors;
-
-static bool keep_used(const void *key, size_t size, void *value, void *context) {
-    survivors *k = context;
-    bool used = pjrt_executable_last_use(value) >= k->before;
-    if (!used || !hashmap_insert(k->map, key, size, hash_bytes(key, size), value)) pjrt_executable_release(value);
-    return true;
+static bool is_used(void *value, void *before) {
+    bool used = pjrt_executable_last_use(value) >= *(const uint64_t *)before;
+    if (!used) pjrt_executable_release(value);
+    return used;
 }
 
 void programs_make_room(void) {
     if (!atomic_load_explicit(&full, memory_order_relaxed)) return;
+    uint64_t before;
     exec_acquire();
     pthread_mutex_lock(&lock);
     atomic_store_explicit(&full, false, memory_order_relaxed);
-    survivors k = {NULL, 0};
-    if (middle_use(&k.before) && (k.map = hashmap_create())) {
-        hashmap_visit(programs, keep_used, &k);
-        hashmap_destroy(programs);
-        programs = k.map;
-    }
+    bool some = middle_use(&before);
+    if (some) hashmap_keep(programs, is_used, &before);
     pthread_mutex_unlock(&lock);
-    if (k.map) {
-        entries_release_programs(k.before);
-        fused_release_programs(k.before);
+    if (some) {
+        entries_release_programs(before);
+        fused_release_programs(before);
     }
     exec_release();
 }

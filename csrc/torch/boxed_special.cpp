@@ -239,39 +239,29 @@ bool below(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
-bool probability(const OperatorPlan &plan, Stack *stack) {
-    const double p = value_of(plan, stack, 1).toDouble();
-    TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-    return false;
-}
+// A distribution's parameter: which argument it is, and what it may be.
+struct Parameter {
+    int argument;
+    bool (*good)(double);
+    const char *words;
+};
 
-bool rate(const OperatorPlan &plan, Stack *stack) {
-    const double lambda = value_of(plan, stack, 1).toDouble();
-    TORCH_CHECK(lambda > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
-    return false;
-}
+constexpr Parameter kProbability = {1, [](double p) { return p >= 0 && p <= 1; },
+                                    "bernoulli_ expects p to be in [0, 1], but got p="};
+constexpr Parameter kRate = {1, [](double lambda) { return lambda > 0; },
+                             "exponential_ expects lambda > 0.0, but found lambda="};
+constexpr Parameter kTrials = {1, [](double p) { return p > 0 && p < 1; },
+                               "geometric_ expects p to be in (0, 1), but got p="};
+constexpr Parameter kLogDeviation = {2, [](double std) { return std > 0; },
+                                     "log_normal_ expects std > 0.0, but found std="};
+constexpr Parameter kHalfWidth = {2, [](double sigma) { return sigma > 0; },
+                                  "cauchy_ expects sigma > 0.0, but found sigma="};
+constexpr Parameter kDeviation = {2, [](double std) { return std >= 0; }, "normal expects std >= 0.0, but found std "};
 
-bool trials(const OperatorPlan &plan, Stack *stack) {
-    const double p = value_of(plan, stack, 1).toDouble();
-    TORCH_CHECK(p > 0 && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
-    return false;
-}
-
-bool log_deviation(const OperatorPlan &plan, Stack *stack) {
-    const double std = value_of(plan, stack, 2).toDouble();
-    TORCH_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);
-    return false;
-}
-
-bool half_width(const OperatorPlan &plan, Stack *stack) {
-    const double sigma = value_of(plan, stack, 2).toDouble();
-    TORCH_CHECK(sigma > 0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
-    return false;
-}
-
-bool deviation(const OperatorPlan &plan, Stack *stack) {
-    const double std = value_of(plan, stack, 2).toDouble();
-    TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+template <const Parameter &p>
+bool parameter(const OperatorPlan &plan, Stack *stack) {
+    const double value = value_of(plan, stack, p.argument).toDouble();
+    TORCH_CHECK(p.good(value), p.words, value);
     return false;
 }
 
@@ -400,14 +390,14 @@ const Special kSpecials[] = {
     {"aten::logit", fits_logit},
     {"aten::logit_", fits_logit},
     {"aten::logit.out", fits_logit},
-    {"aten::bernoulli.p", probability},
-    {"aten::bernoulli_.float", probability},
+    {"aten::bernoulli.p", parameter<kProbability>},
+    {"aten::bernoulli_.float", parameter<kProbability>},
     {"aten::_embedding_bag_backward", bag_sparse_backward},
-    {"aten::exponential_", rate},
-    {"aten::geometric_", trials},
-    {"aten::log_normal_", log_deviation},
-    {"aten::cauchy_", half_width},
-    {"aten::normal_", deviation},
+    {"aten::exponential_", parameter<kRate>},
+    {"aten::geometric_", parameter<kTrials>},
+    {"aten::log_normal_", parameter<kLogDeviation>},
+    {"aten::cauchy_", parameter<kHalfWidth>},
+    {"aten::normal_", parameter<kDeviation>},
     {"aten::uniform_", uniform_range},
     {"aten::arange.start_out", arange_out},
     {"aten::isin.Scalar_Tensor", isin_number},

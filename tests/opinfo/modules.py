@@ -28,10 +28,6 @@ def forward_and_backward(module, inputs):
     return [result, gradients, list(module.state_dict().values())], None
 
 
-def spread_modules():
-    return {name.removeprefix("nn.") for name in deviations.ROUNDED_MODULES}
-
-
 class On:
     """A module's arguments, each through `place`."""
 
@@ -45,7 +41,7 @@ def widened(value):
     return value.detach().float().requires_grad_(value.requires_grad) if narrow else copied(value)
 
 
-def compare_narrow(got, want, wide, tolerance, spread=False):
+def compare_narrow(got, want, wide, tolerance, spread):
     """The CPU adds up and rounds in the narrow type where the device does so in float32: what differs by more than the
     tolerance may be no further from float32's result than the CPU's is, or with `spread` within deviations.ROUNDING of it."""
     leaves = [[t for t in tree_leaves(part) if isinstance(t, torch.Tensor)] for part in (got, want, wide)]
@@ -65,7 +61,7 @@ def compare_narrow(got, want, wide, tolerance, spread=False):
             )
 
 
-def one(module, inputs, dtype, tolerance):
+def one(module, inputs, dtype, tolerance, spread):
     torch.manual_seed(0)
     want, error = forward_and_backward(copy.deepcopy(module), On(inputs, copied))
     if error is not None:
@@ -83,12 +79,13 @@ def one(module, inputs, dtype, tolerance):
         wide, error = forward_and_backward(copy.deepcopy(module).float(), On(inputs, widened))
         if error is not None:
             raise error
-        compare_narrow(got, want, wide, tolerance, type(module).__name__ in spread_modules())
+        compare_narrow(got, want, wide, tolerance, spread)
 
 
 def check(info, dtype):
     tally = Tally()
     tolerance = {torch.float32: 1e-3}.get(dtype, 4e-2)
+    spread = info.name in deviations.ROUNDED_MODULES
     for training in (True, False) if info.train_and_eval_differ else (True,):
         torch.manual_seed(0)
         options = dict(device="cpu", dtype=dtype, requires_grad=True, training=training)
@@ -103,7 +100,7 @@ def check(info, dtype):
                 module = info.module_cls(*arguments.args, **arguments.kwargs)
             module = module.to(dtype).train(training)
             if inputs.forward_input is not None:
-                tally.check(one, module, inputs.forward_input, dtype, tolerance)
+                tally.check(one, module, inputs.forward_input, dtype, tolerance, spread)
     return tally.outcome()
 
 

@@ -93,6 +93,12 @@ static bool stop_at_first(const void *key, size_t size, void *value, void *conte
     return false;
 }
 
+static bool is_odd(void *value, void *gone) {
+    bool odd = (intptr_t)value & 1;
+    *(long *)gone += odd ? 0 : (intptr_t)value;
+    return odd;
+}
+
 /* Random inserts and removals; `spread` 1 makes every key collide, so that probing and shifting are all that works. */
 static void test_against_array(uint64_t spread) {
     enum { KEYS = 300 };
@@ -125,6 +131,13 @@ static void test_against_array(uint64_t spread) {
     int calls = 0;
     hashmap_visit(m, stop_at_first, &calls);
     CHECK_INT(calls, 1);
+    long even = 0, gone = 0;
+    for (int i = 0; i < KEYS; i++) even += expected[i] & 1 ? 0 : expected[i];
+    hashmap_keep(m, is_odd, &gone);
+    CHECK_INT(gone, even); /* each goes once */
+    for (int i = 0; i < KEYS; i++)
+        CHECK_INT((intptr_t)hashmap_find(m, &i, sizeof i, hash_bytes(&i, sizeof i) % spread),
+                  expected[i] & 1 ? expected[i] : 0);
     hashmap_destroy(m);
 }
 
