@@ -89,6 +89,15 @@ def test_strides_of_broadcast_operands(name):
     torch.testing.assert_close(got.cpu(), want)
 
 
+@pytest.mark.parametrize("name", ("logical_or", "floor_divide", "fmod", "xlogy", "div"))
+def test_strides_of_out_tensors_that_are_resized(name):
+    a, b = torch.arange(1.0, 25.0).reshape(2, 3, 4).permute(2, 0, 1), torch.ones(2, 3)
+    want = getattr(torch, name)(a, b, out=torch.empty(0))
+    got = getattr(torch, name)(a.to(DEVICE), b.to(DEVICE), out=torch.empty(0, device=DEVICE))
+    assert (got.shape, got.stride()) == (want.shape, want.stride())
+    torch.testing.assert_close(got.cpu(), want)
+
+
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="without MKL the CPU lays transforms out differently")
 @pytest.mark.parametrize(
     "name", ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "rfftn", "irfftn", "fft", "rfft", "irfft")

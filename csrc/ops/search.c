@@ -1,4 +1,5 @@
 /* Searching: searchsorted, bucketize, isin, histc and histogram, repeat_interleave. */
+#include <math.h>
 #include <string.h>
 
 #include "ops/indexing.h"
@@ -95,6 +96,23 @@ static hlo_value count_bins(hlo_builder *b, hlo_value bin, hlo_value used, hlo_v
     return index_put_slices(b, index_zeros(b, t, 1, &bins), 0, bin, weight, INDEX_ADD);
 }
 
+/* Bounds that are numbers, as the program has them. */
+static bool good_range(hlo_builder *b, const char *name, double low, double high, dtype t) {
+    if (!isfinite(low) || !isfinite(high)) {
+        hlo_fail(b, STATUS_RUNTIME, "%s: range of [%g, %g] is not finite", name, low, high);
+        return false;
+    }
+    if (low > high) {
+        hlo_fail(b, STATUS_RUNTIME, "%s: min should not exceed max, but got min %g max %g", name, low, high);
+        return false;
+    }
+    if (t == DTYPE_U8 && (low < 0 || high > UINT8_MAX)) {
+        hlo_fail(b, STATUS_RUNTIME, "value cannot be converted to type uint8_t without overflow");
+        return false;
+    }
+    return true;
+}
+
 /* min and max of x when both are given as equal; a range of no width is widened by `margin` on both sides. */
 static void value_range(hlo_builder *b, hlo_value x, double low, double high, double margin, hlo_value *min,
                         hlo_value *max) {
@@ -134,8 +152,9 @@ static hlo_value flatten(hlo_builder *b, hlo_value x) {
 static void lower_histc(lowering *l) {
     hlo_builder *b = lower_builder(l);
     hlo_value x = flatten(b, arg_tensor(l, 0)), min, max;
-    if (!x) return;
-    value_range(b, x, arg_float_or(l, 2, 0), arg_float_or(l, 3, 0), 1, &min, &max);
+    double low = arg_float_or(l, 2, 0), high = arg_float_or(l, 3, 0);
+    if (!x || !good_range(b, "torch.histc", low, high, x->dtype)) return;
+    value_range(b, x, low, high, 1, &min, &max);
     result_set(l, 0, equal_bins(b, x, min, max, arg_int_or(l, 1, 100), NULL, x->dtype));
 }
 
@@ -157,6 +176,7 @@ static void lower_histogram_count(lowering *l) {
     int64_t bins = arg_int_or(l, 1, 100), n = bins + 1;
     int given = arg_floats(l, 2, &range);
     double low = given == 2 ? range[0] : 0, high = given == 2 ? range[1] : hlo_element_count(x) == 0;
+    if (!good_range(b, "torch.histogram", low, high, x->dtype)) return;
     if (given == 2 && low == high) { /* histc would take the range of the values */
         low -= 0.5;
         high += 0.5;

@@ -42,7 +42,8 @@ void floating(const OperatorPlan &plan, Operands t) {
 }
 
 void floating_result(const OperatorPlan &plan, Operands t) {
-    TORCH_CHECK(!plan.writes || !at::isIntegralType(t[0]->scalar_type(), true), "result type Float can't be cast to ",
+    const bool in_place = plan.writes && !plan.is_out.back();
+    TORCH_CHECK(!in_place || !at::isIntegralType(t[0]->scalar_type(), true), "result type Float can't be cast to ",
                 "the desired output type ", t[0]->scalar_type());
 }
 
@@ -53,11 +54,11 @@ void no_integers(const OperatorPlan & /*plan*/, Operands t) {
 
 template <int spatial>
 void averaged(const OperatorPlan &plan, Operands t) {
-    floating<0>(plan, t);
     for (int64_t i = spatial == 3 ? 1 : t[0]->dim() - spatial; i < t[0]->dim(); i++)
         TORCH_CHECK(t[0]->dim() < spatial || t[0]->size(i) > 0, plan.name,
                     ": Expected input to have non-zero size for non-batch dimensions, but input has sizes ",
                     t[0]->sizes(), " with dimension ", i, " being empty");
+    if (t[0]->numel() > 0) floating<0>(plan, t);
 }
 
 void class_targets(const OperatorPlan &plan, Operands t) {
@@ -119,6 +120,7 @@ constexpr Check kChecks[] = {
     {"aten::_embedding_bag_forward_only", 6, sample_weights},
     {"aten::segment_reduce", 2, segment_lengths},
     {"aten::logit", 0, floating_result},
+    {"aten::ldexp.Tensor", 0, floating_result},
     {"aten::var.correction", 0, no_integers},
     {"aten::std.correction", 0, no_integers},
     {"aten::var_mean.correction", 0, no_integers},

@@ -70,7 +70,7 @@ class Frame {
     void infer_structured();
     void infer_usual();
     void check_written(int k, const at::Tensor &target, const at::Tensor &inferred, bool is_out);
-    at::Tensor laid_out(const at::Tensor &inferred, int k) const;
+    at::Tensor laid_out(const at::Tensor &inferred, int k, bool is_out) const;
     void set_geometry(int k, const at::Tensor &inferred);
     size_t list_room() const;
 

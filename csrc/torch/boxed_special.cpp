@@ -197,6 +197,20 @@ bool fits_logit(const OperatorPlan &plan, Stack *stack) {
     return false;
 }
 
+// A whole number divided by the number 0; a tensor's zeros are looked for in debug mode.
+bool divisor(const OperatorPlan &plan, Stack *stack) {
+    const c10::IValue &other = value_of(plan, stack, 1);
+    if (!value_of(plan, stack, 0).isTensor()) return false;
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    if (self.numel() == 0 || !at::isIntegralType(self.scalar_type(), true)) return false;
+    if (plan.name == "aten::div.Tensor_mode" && value_of(plan, stack, 2).isNone()) return false;  // a float quotient
+    const bool is_number = other.isScalar() || (other.toTensor().device().is_cpu() && other.toTensor().dim() == 0);
+    if (!is_number) return false;
+    const at::Scalar number = other.isScalar() ? other.toScalar() : other.toTensor().item();
+    TORCH_CHECK(!number.isIntegral(true) || number.toLong() != 0, "ZeroDivisionError");
+    return false;
+}
+
 bool index_fill_number(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor &self = value_of(plan, stack, 0).toTensor();
     const at::Scalar value = value_of(plan, stack, 3).toScalar();
@@ -208,10 +222,10 @@ bool index_fill_number(const OperatorPlan &plan, Stack *stack) {
 
 bool uniform_range(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor &self = value_of(plan, stack, 0).toTensor();
-    if (!self.is_floating_point()) return false;  // the CPU's words for that come later
+    if (self.is_complex() && self.numel() == 0) return false;
     const double from = value_of(plan, stack, 1).toDouble(), to = value_of(plan, stack, 2).toDouble();
-    const at::ScalarType type = self.scalar_type();
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "uniform_", [&] {
+    const at::ScalarType type = c10::toRealValueType(self.scalar_type());
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "check_uniform_bounds", [&] {
         const double least = std::numeric_limits<scalar_t>::lowest(), most = std::numeric_limits<scalar_t>::max();
         TORCH_CHECK(from >= least && from <= most, "from is out of bounds for ", self.dtype());
         TORCH_CHECK(to >= least && to <= most, "to is out of bounds for ", self.dtype());
@@ -227,15 +241,25 @@ template <int to>
 bool below(const OperatorPlan &plan, Stack *stack) {
     const at::Tensor &self = value_of(plan, stack, 0).toTensor();
     const c10::IValue &end = value_of(plan, stack, to);
-    if (!at::isIntegralType(self.scalar_type(), true) || at::isBarebonesUnsignedType(self.scalar_type())) return false;
-    AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, self.scalar_type(), "random_", [&] {
-        const auto least = static_cast<int64_t>(std::numeric_limits<scalar_t>::lowest());
-        const auto most = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());
-        const int64_t from = to == 2 ? value_of(plan, stack, 1).toInt() : 0;
-        TORCH_CHECK(from >= least && from <= most, "from is out of bounds for ", self.dtype());
-        TORCH_CHECK(end.isNone() || end.toInt() <= from || end.toInt() - 1 <= most, "to - 1 is out of bounds for ",
-                    self.dtype());
+    const int64_t from = to == 2 ? value_of(plan, stack, 1).toInt() : 0;
+    TORCH_CHECK(end.isNone() || from < end.toInt(), "random_ expects 'from' to be less than 'to', but got from=", from,
+                " >= to=", end.toInt());
+    TORCH_CHECK(!self.is_complex(), "check_random_bounds handles only integral, floating-point and boolean types");
+    if (at::isBarebonesUnsignedType(self.scalar_type())) return false;
+    AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kHalf, at::kBFloat16, self.scalar_type(), "random_", [&] {
+        // As doubles, which hold the ends of every dtype but int64's, and that any number of the arguments is in.
+        const auto least = static_cast<double>(std::numeric_limits<scalar_t>::lowest());
+        const auto most = static_cast<double>(std::numeric_limits<scalar_t>::max());
+        auto inside = [&](int64_t n) { return static_cast<double>(n) >= least && static_cast<double>(n) <= most; };
+        TORCH_CHECK(inside(from), "from is out of bounds for ", self.dtype());
+        TORCH_CHECK(end.isNone() || inside(end.toInt() - 1), "to - 1 is out of bounds for ", self.dtype());
     });
+    return false;
+}
+
+bool any_bits(const OperatorPlan &plan, Stack *stack) {
+    const at::Tensor &self = value_of(plan, stack, 0).toTensor();
+    TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), plan.name, ": not implemented for '", self.scalar_type(), "'");
     return false;
 }
 
@@ -244,25 +268,29 @@ struct Parameter {
     int argument;
     bool (*good)(double);
     const char *words;
+    bool asks_nothing_of_nothing;  // the CPU's kernel returns before it asks for the dtype
 };
 
 constexpr Parameter kProbability = {1, [](double p) { return p >= 0 && p <= 1; },
-                                    "bernoulli_ expects p to be in [0, 1], but got p="};
+                                    "bernoulli_ expects p to be in [0, 1], but got p=", false};
 constexpr Parameter kRate = {1, [](double lambda) { return lambda > 0; },
-                             "exponential_ expects lambda > 0.0, but found lambda="};
+                             "exponential_ expects lambda > 0.0, but found lambda=", true};
 constexpr Parameter kTrials = {1, [](double p) { return p > 0 && p < 1; },
-                               "geometric_ expects p to be in (0, 1), but got p="};
+                               "geometric_ expects p to be in (0, 1), but got p=", true};
 constexpr Parameter kLogDeviation = {2, [](double std) { return std > 0; },
-                                     "log_normal_ expects std > 0.0, but found std="};
+                                     "log_normal_ expects std > 0.0, but found std=", true};
 constexpr Parameter kHalfWidth = {2, [](double sigma) { return sigma > 0; },
-                                  "cauchy_ expects sigma > 0.0, but found sigma="};
-constexpr Parameter kDeviation = {2, [](double std) { return std >= 0; }, "normal expects std >= 0.0, but found std "};
+                                  "cauchy_ expects sigma > 0.0, but found sigma=", false};
+constexpr Parameter kDeviation = {2, [](double std) { return std >= 0; }, "normal expects std >= 0.0, but found std ",
+                                  true};
 
 template <const Parameter &p>
 bool parameter(const OperatorPlan &plan, Stack *stack) {
     const double value = value_of(plan, stack, p.argument).toDouble();
     TORCH_CHECK(p.good(value), p.words, value);
-    return false;
+    const at::Tensor self = value_of(plan, stack, 0).toTensor();
+    const bool skipped = p.asks_nothing_of_nothing && plan.writes && self.numel() == 0;
+    return skipped && answer(plan, stack, self);
 }
 
 // With sparse=True: how many rows the gradient has depends on padding_idx, which metadata functions cannot know.
@@ -387,6 +415,15 @@ const Special kSpecials[] = {
     {"aten::add_.Scalar", fits_factor},
     {"aten::random_.to", below<1>},
     {"aten::random_.from", below<2>},
+    {"aten::random_", any_bits},
+    {"aten::remainder*", divisor},
+    {"aten::fmod*", divisor},
+    {"aten::floor_divide*", divisor},
+    {"aten::div.Tensor_mode", divisor},
+    {"aten::div_.Tensor_mode", divisor},
+    {"aten::div.out_mode", divisor},
+    {"aten::div.Scalar_mode*", divisor},
+    {"aten::div_.Scalar_mode", divisor},
     {"aten::logit", fits_logit},
     {"aten::logit_", fits_logit},
     {"aten::logit.out", fits_logit},

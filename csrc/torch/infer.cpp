@@ -119,6 +119,7 @@ struct OutStrides {
 
 constexpr OutStrides kOutStrides[] = {
     {"aten::cholesky_inverse", OutStrides::Empty, 1},
+    {"aten::floor_divide", OutStrides::Resized, 1},
     {"aten::geqrf", OutStrides::Empty, 1},
     {"aten::linalg_eig", OutStrides::Empty, 2},
     {"aten::linalg_eigvals", OutStrides::Empty, 1},
@@ -132,12 +133,6 @@ bool out_has_strides(const OperatorPlan &plan, int k, bool was_empty, bool resiz
     for (const OutStrides &o : kOutStrides)
         if (plan.name == o.name && (o.when == OutStrides::Empty ? was_empty : resized)) return k < o.first_results;
     return resized && (plan.structured || (plan.row && plan.row->meta == META_ELEMENTWISE));
-}
-
-// Eigenvectors lie column by column, as LAPACK gives them.
-at::Tensor as_on_cpu(const OperatorPlan &plan, int k, const at::Tensor &meta) {
-    if (k != 1 || plan.name != "aten::linalg_eig") return meta;
-    return at::empty_like(meta.mT(), at::MemoryFormat::Contiguous).mT();
 }
 
 // PyTorch's metadata of an LSTM cell needs biases: hidden and cell state, and the gates for the backward.
@@ -186,8 +181,8 @@ void Frame::check_written(int k, const at::Tensor &target, const at::Tensor &inf
                 shares = shares || is_shared(target, t);
             });
     // Which of the others refuse such operands, only their kernels know.
-    if (is_out && !elementwise && shares) raise_as_on_cpu(plan, values);
     const bool fits = target.sizes() == inferred.sizes(), was_empty = target.numel() == 0;
+    if (is_out && shares && !(elementwise && fits)) raise_as_on_cpu(plan, values);
     const bool restrided = is_out && inferred.is_non_overlapping_and_dense() &&
                            out_has_strides(plan, k, was_empty, !fits) &&
                            !(fits && target.strides() == inferred.strides());
@@ -211,7 +206,9 @@ void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::j
             each_tensor(arguments[r.target], [&](const at::Tensor &meta) { metas.push_back(meta); });
             size_t i = 0;
             each_tensor(values[r.target], [&](const at::Tensor &target) {
-                check_written(k, target, as_on_cpu(plan, k, metas[i++]), plan.is_out[r.target]);
+                const at::Tensor &meta = metas[i++];
+                const bool is_out = plan.is_out[r.target];
+                check_written(k, target, is_out ? laid_out(meta, k, true) : meta, is_out);
             });
             k += r.list ? static_cast<int>(i) : 1;
         } else if (r.list) {
@@ -219,7 +216,7 @@ void Frame::infer_from(const std::vector<c10::IValue> &arguments, const torch::j
             c.n_results = k;
         } else if (r.is_tensor) {
             const c10::IValue &value = returned[r.returned];
-            set_geometry(k++, value.isTensor() ? laid_out(value.toTensor(), r.returned) : at::Tensor());
+            set_geometry(k++, value.isTensor() ? laid_out(value.toTensor(), r.returned, false) : at::Tensor());
         } else {
             k++;
         }

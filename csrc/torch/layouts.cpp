@@ -67,7 +67,7 @@ at::Tensor iterated(const OperatorPlan &plan, const c10::IValue *values, const a
     config.add_owned_output(at::Tensor());
     int operands = 0;
     for (int i = 0; i < plan.stack_size; i++) {
-        if (!values[i].isTensor()) continue;
+        if (!values[i].isTensor() || plan.is_out[i]) continue;
         at::Tensor meta = tensor_to_meta(values[i].toTensor());
         if (operands++ && plan.name == "aten::ldexp.Tensor")  // whose powers are a tensor of their own
             meta = at::empty_like(meta, at::MemoryFormat::Contiguous);
@@ -134,8 +134,11 @@ bool is_unused_statistic(const std::string &name, const c10::IValue *values, int
 
 }  // namespace
 
-at::Tensor Frame::laid_out(const at::Tensor &inferred, int k) const {
-    if (inferred.defined() && is_unused_statistic(plan.name, values, k)) return inferred.new_empty({0});
+at::Tensor Frame::laid_out(const at::Tensor &inferred, int k, bool is_out) const {
+    // Eigenvectors lie column by column, as LAPACK gives them.
+    if (k == 1 && plan.name == "aten::linalg_eig")
+        return at::empty_like(inferred.mT(), at::MemoryFormat::Contiguous).mT();
+    if (!is_out && inferred.defined() && is_unused_statistic(plan.name, values, k)) return inferred.new_empty({0});
     // Without a batch there is one loss, as a number; the meta kernel says a vector.
     if (k == 0 && plan.name == "aten::multilabel_margin_loss_forward" && values[0].toTensor().dim() < 2)
         return inferred.new_empty({});

@@ -134,11 +134,14 @@ std::tuple<at::Tensor, at::Tensor> geqrf(const at::Tensor &self) {
 std::tuple<at::Tensor, at::Tensor> histogram_of_count(const at::Tensor &self, int64_t bins,
                                                       std::optional<at::ArrayRef<double>> /*range*/,
                                                       const std::optional<at::Tensor> & /*weight*/, bool /*density*/) {
+    TORCH_CHECK(bins > 0, "torch.histogram(): bins must be > 0, but got ", bins, " for dimension 0");
     return {self.new_empty({bins}), self.new_empty({bins + 1})};
 }
 
 std::tuple<at::Tensor, at::Tensor> histogram_of_edges(const at::Tensor &self, const at::Tensor &bins,
                                                       const std::optional<at::Tensor> & /*weight*/, bool /*density*/) {
+    TORCH_CHECK(bins.numel() > 1, "torch.histogram(): bins must be > 0, but got ", bins.numel() - 1,
+                " for dimension 0");
     return {self.new_empty({bins.numel() - 1}), at::empty_like(bins, at::MemoryFormat::Contiguous)};
 }
 
