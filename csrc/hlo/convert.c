@@ -49,6 +49,8 @@ hlo_value hlo_convert(hlo_builder *b, hlo_value x, dtype t) {
     if (t <= DTYPE_INVALID || t >= DTYPE_COUNT)
         return hlo_fail(b, STATUS_INTERNAL, "stablehlo.convert: operand 0, %s, to no type", hlo_value_text(b, x));
     if (x->dtype == t) return x;
+    hlo_value source = hlo_reshaped_from(x);
+    if (source) return hlo_reshape(b, hlo_convert(b, source, t), x->rank, x->dims);
     if (t == DTYPE_BOOL) return hlo_ne(b, x, hlo_like(b, x, 0));
     if (dtype_is_complex(t)) return to_complex(b, x, t);
     if (dtype_is_complex(x->dtype)) return hlo_convert(b, hlo_real(b, x), t);

@@ -78,6 +78,7 @@ hlo_value hlo_new_value(hlo_builder *b, const hlo_type *t, int32_t id, int32_t p
     if (!v || !dims) return hlo_out_of_memory(b);
     v->info = (hlo_value_info){.dtype = t->dtype, .rank = t->rank, .dims = dims, .id = id, .part = part};
     v->scope = scope;
+    v->reshaped = v->transposed = NULL;
     return &v->info;
 }
 

@@ -119,6 +119,10 @@ hlo_value hlo_broadcast_in_dim(hlo_builder *b, hlo_value x, int rank, const int6
 /* As PyTorch's expand: align right, stretch 1. The same shape gives x back. */
 hlo_value hlo_broadcast_to(hlo_builder *b, hlo_value x, int rank, const int64_t *dims);
 hlo_value hlo_reshape(hlo_builder *b, hlo_value x, int rank, const int64_t *dims); /* the same shape gives x back */
+/* What v is a reshape of, and what matrix v is the transpose of; NULL: it is neither. Operations that know better than
+ * to work on the merged dimensions look for them. */
+hlo_value hlo_reshaped_from(hlo_value v);
+hlo_value hlo_transposed_from(hlo_value v);
 hlo_value hlo_transpose(hlo_builder *b, hlo_value x,
                         const int64_t *permutation); /* result dim i is operand dim permutation[i] */
 hlo_value hlo_slice(hlo_builder *b, hlo_value x, const int64_t *start, const int64_t *limit,

@@ -38,6 +38,9 @@ hlo_value hlo_broadcast_to(hlo_builder *b, hlo_value x, int rank, const int64_t 
     return hlo_broadcast_in_dim(b, x, rank, dims, map);
 }
 
+hlo_value hlo_reshaped_from(hlo_value v) { return v ? ((const hlo_node *)v)->reshaped : NULL; }
+hlo_value hlo_transposed_from(hlo_value v) { return v ? ((const hlo_node *)v)->transposed : NULL; }
+
 hlo_value hlo_reshape(hlo_builder *b, hlo_value x, int rank, const int64_t *dims) {
     if (!hlo_ready(b, 1, &x) || !check_rank(b, "stablehlo.reshape", rank)) return NULL;
     if (same_dims(x, rank, dims)) return x;
@@ -48,7 +51,11 @@ hlo_value hlo_reshape(hlo_builder *b, hlo_value x, int rank, const int64_t *dims
     if (overflow || count != hlo_element_count(x))
         return hlo_fail(b, STATUS_RUNTIME, "stablehlo.reshape: operand 0, %s, cannot become %s", hlo_value_text(b, x),
                         hlo_type_text(b, &to));
-    return hlo_emit_one(b, "stablehlo.reshape", 1, &x, x->dtype, rank, dims);
+    if (hlo_reshaped_from(x)) x = hlo_reshaped_from(x);
+    if (same_dims(x, rank, dims)) return x;
+    hlo_value v = hlo_emit_one(b, "stablehlo.reshape", 1, &x, x->dtype, rank, dims);
+    if (v) ((hlo_node *)v)->reshaped = x;
+    return v;
 }
 
 hlo_value hlo_transpose(hlo_builder *b, hlo_value x, const int64_t *permutation) {
@@ -63,7 +70,9 @@ hlo_value hlo_transpose(hlo_builder *b, hlo_value x, const int64_t *permutation)
     }
     if (identity) return x;
     hlo_attribute_ints(b, "permutation", x->rank, permutation);
-    return hlo_emit_one(b, "stablehlo.transpose", 1, &x, x->dtype, x->rank, dims);
+    hlo_value v = hlo_emit_one(b, "stablehlo.transpose", 1, &x, x->dtype, x->rank, dims);
+    if (v && x->rank == 2) ((hlo_node *)v)->transposed = x;
+    return v;
 }
 
 /* ---- slices ---- */

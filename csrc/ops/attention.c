@@ -45,36 +45,55 @@ static bool read_attention(lowering *l, const attention_form *f, attention *a) {
     return true;
 }
 
-/* [B, H, L, n] and back to [B, K, (H / K) L, n]: the query heads that share a key head become rows of one product. */
+/* Query heads that share a key head are a dimension of their own, G = H / K: no key or value is repeated, and what is
+ * done to the scores stays part of the product's kernel on a TPU, which a reshape between them would prevent. */
 static hlo_value by_key_head(hlo_builder *b, const attention *a, hlo_value x) {
-    return x ? hlo_reshape(b, x, 4, (int64_t[]){a->batch, a->kv_heads, a->heads / a->kv_heads * a->length, x->dims[3]})
-             : NULL;
+    int64_t group = a->heads / a->kv_heads;
+    return x ? hlo_reshape(b, x, 5, (int64_t[]){a->batch, a->kv_heads, group, x->dims[2], x->dims[3]}) : NULL;
 }
 static hlo_value by_head(hlo_builder *b, const attention *a, hlo_value x) {
-    return x ? hlo_reshape(b, x, 4, (int64_t[]){a->batch, a->heads, a->length, x->dims[3]}) : NULL;
+    return x ? hlo_reshape(b, x, 4, (int64_t[]){a->batch, a->heads, a->length, x->dims[4]}) : NULL;
 }
 
-/* x y^T and x y of every head. */
-static hlo_value heads_times_transpose(hlo_builder *b, const attention *a, hlo_value x, hlo_value y) {
-    return by_head(b, a, contract(b, by_key_head(b, a, x), 3, y, 3, 2));
-}
-static hlo_value heads_times(hlo_builder *b, const attention *a, hlo_value x, hlo_value y) {
-    return by_head(b, a, contract(b, by_key_head(b, a, x), 3, y, 2, 2));
-}
+/* x [B, K, G, L, n] y^T and x y of every head. */
+static hlo_value heads_times_transpose(hlo_builder *b, hlo_value x, hlo_value y) { return contract(b, x, 4, y, 3, 2); }
+static hlo_value heads_times(hlo_builder *b, hlo_value x, hlo_value y) { return contract(b, x, 4, y, 2, 2); }
+
 /* x^T y, summed over the query heads of each key head. */
-static hlo_value heads_transpose_times(hlo_builder *b, const attention *a, hlo_value x, hlo_value y) {
-    return contract(b, by_key_head(b, a, x), 2, by_key_head(b, a, y), 2, 2);
+static hlo_value heads_transpose_times(hlo_builder *b, hlo_value x, hlo_value y) {
+    hlo_dot_dims d = {.n_batch = 2,
+                      .n_contract = 2,
+                      .lhs_batch = {0, 1},
+                      .rhs_batch = {0, 1},
+                      .lhs_contract = {2, 3},
+                      .rhs_contract = {2, 3}};
+    return x && y ? hlo_dot_general(b, x, y, &d, dtype_opmath(x->dtype)) : NULL;
 }
 
-/* q k^T scale + bias, -inf where masked. */
+/* [.., H or 1, L, S] as it meets the scores. */
+static hlo_value bias_by_key_head(hlo_builder *b, const attention *a) {
+    hlo_value bias = a->bias;
+    int at = bias->rank - 3; /* where the heads are */
+    if (at < 0) return bias;
+    int64_t dims[5];
+    for (int i = 0; i < at; i++) dims[i] = bias->dims[i];
+    dims[at] = bias->dims[at] == 1 ? 1 : a->kv_heads;
+    dims[at + 1] = bias->dims[at] / dims[at];
+    dims[at + 2] = bias->dims[at + 1];
+    dims[at + 3] = bias->dims[at + 2];
+    return hlo_reshape(b, bias, bias->rank + 1, dims);
+}
+
+/* q k^T scale + bias [B, K, G, L, S], -inf where masked. */
 static hlo_value scores(hlo_builder *b, const attention *a) {
-    hlo_value s = hlo_multiply(b, heads_times_transpose(b, a, a->q, a->k), a->scale);
+    hlo_value s = hlo_multiply(b, heads_times_transpose(b, by_key_head(b, a, a->q), a->k), a->scale);
+    hlo_value bias = a->bias ? bias_by_key_head(b, a) : NULL;
     if (!s) return NULL;
     hlo_value nothing = hlo_scalar(b, a->compute, -INFINITY);
-    if (a->bias && a->bias->dtype == DTYPE_BOOL)
-        s = hlo_select(b, a->bias, s, nothing);
-    else if (a->bias)
-        s = hlo_add(b, s, hlo_convert(b, a->bias, a->compute));
+    if (bias && bias->dtype == DTYPE_BOOL)
+        s = hlo_select(b, bias, s, nothing);
+    else if (bias)
+        s = hlo_add(b, s, hlo_convert(b, bias, a->compute));
     if (!a->causal || !s) return s;
     int64_t dims[2] = {a->length, a->source};
     return hlo_select(b, hlo_ge(b, index_iota(b, 2, dims, 0), index_iota(b, 2, dims, 1)), s, nothing);
@@ -127,11 +146,12 @@ static hlo_value saved_state(lowering *l, const attention *a, int seed, int offs
 /* ---- forward ---- */
 
 /* log sum exp of the scores [B, H, L]; some operators' result has more rows, or none. */
-static void set_log_sum_exp(lowering *l, int k, hlo_value s) {
+static void set_log_sum_exp(lowering *l, const attention *a, int k, hlo_value s) {
     hlo_builder *b = l->builder;
     if (!s || !result_wanted(l, k)) return;
-    dim_set last = dims_range(3, 4);
+    dim_set last = dims_range(4, 5);
     hlo_value v = log_sum_exp_drop(b, s, &last);
+    v = v ? hlo_reshape(b, v, 3, (int64_t[]){a->batch, a->heads, a->length}) : NULL;
     const int64_t *dims = result_dims(l, k);
     if (v && result_rank(l, k) == 3 && dims[2] > v->dims[2]) {
         int64_t low[3] = {0, 0, 0}, high[3] = {0, 0, dims[2] - v->dims[2]};
@@ -148,17 +168,32 @@ static void set_empty(lowering *l, int k) {
         result_set(l, k, index_zeros(l->builder, result_dtype(l, k), result_rank(l, k), result_dims(l, k)));
 }
 
+/* Where the bias lets a row have a key at all [.., L, 1]. */
+static hlo_value has_key(hlo_builder *b, const attention *a) {
+    hlo_value bias = bias_by_key_head(b, a);
+    if (!bias || bias->rank == 0) return NULL;
+    dim_set last = dims_range(bias->rank - 1, bias->rank);
+    if (bias->dtype == DTYPE_BOOL) return reduce_keep(b, HLO_REDUCE_OR, bias, &last);
+    hlo_value most = reduce_keep(b, HLO_REDUCE_MAXIMUM, bias, &last);
+    return most ? hlo_ne(b, most, hlo_like(b, most, -INFINITY)) : NULL;
+}
+
+/* Rows without a key have no weights. A causal row has one key at least; of a mask, asking the mask leaves the softmax
+ * a form that the TPU compiler makes one kernel of with the product before it. */
 static hlo_value weights_of(lowering *l, const attention *a, hlo_value s, hlo_value state) {
-    hlo_value p = softmax_along(l->builder, s, 3, true);
-    return hlo_convert(l->builder, dropped(l->builder, a, p, state), a->v->dtype);
+    hlo_builder *b = l->builder;
+    hlo_value p = softmax_along(b, s, 4, a->bias && a->causal);
+    hlo_value some = a->bias && !a->causal ? has_key(b, a) : NULL;
+    if (some && p) p = hlo_select(b, some, p, hlo_like(b, p, 0));
+    return hlo_convert(b, dropped(b, a, p, state), a->v->dtype);
 }
 
 static void lower_attention(lowering *l, const attention_form *f, int seed, int offset) {
     attention a;
     if (!read_attention(l, f, &a)) return;
     hlo_value state = new_state(l, &a), s = scores(l->builder, &a);
-    result_set(l, 0, heads_times(l->builder, &a, weights_of(l, &a, s, state), a.v));
-    set_log_sum_exp(l, 1, s);
+    result_set(l, 0, by_head(l->builder, &a, heads_times(l->builder, weights_of(l, &a, s, state), a.v)));
+    set_log_sum_exp(l, &a, 1, s);
     if (seed >= 0) set_state(l, state, seed, offset);
     for (int k = 2; k < result_count(l); k++)
         if (k != seed && k != offset) set_empty(l, k);
@@ -174,27 +209,28 @@ static void lower_attention_backward(lowering *l, const attention_form *f, const
     hlo_builder *b = l->builder;
     attention a;
     if (!read_attention(l, f, &a)) return;
-    hlo_value g = arg_tensor(l, 0), total = arg_tensor(l, saved->log_sum_exp), s = scores(b, &a);
+    hlo_value g = by_key_head(b, &a, arg_tensor(l, 0)), total = arg_tensor(l, saved->log_sum_exp), s = scores(b, &a);
     if (!g || !total || !s) return;
     hlo_value state = saved_state(l, &a, saved->seed, saved->offset);
     if (total->dims[total->rank - 1] > a.length) total = hlo_slice_dim(b, total, total->rank - 1, 0, a.length, 1);
-    total = hlo_convert(b, hlo_reshape(b, total, 4, (int64_t[]){a.batch, a.heads, a.length, 1}), a.compute);
+    int64_t dims[5] = {a.batch, a.kv_heads, a.heads / a.kv_heads, a.length, 1};
+    total = hlo_convert(b, hlo_reshape(b, total, 5, dims), a.compute);
     /* A row that is masked whole has no weight at all. */
     total = hlo_select(b, hlo_eq(b, total, hlo_like(b, total, -INFINITY)), hlo_like(b, total, 0), total);
     hlo_value p = hlo_exponential(b, hlo_subtract(b, s, total));
     hlo_value weight = hlo_convert(b, dropped(b, &a, p, state), a.v->dtype);
-    result_set(l, 2, heads_transpose_times(b, &a, weight, g));
-    hlo_value dp = dropped(b, &a, heads_times_transpose(b, &a, g, a.v), state);
-    dim_set last = dims_range(3, 4);
+    result_set(l, 2, heads_transpose_times(b, weight, g));
+    hlo_value dp = dropped(b, &a, heads_times_transpose(b, g, a.v), state);
+    dim_set last = dims_range(4, 5);
     hlo_value sum = reduce_keep(b, HLO_REDUCE_ADD, hlo_multiply(b, p, dp), &last);
     hlo_value ds = hlo_multiply(b, p, hlo_subtract(b, dp, sum));
     if (result_wanted(l, 3) && a.bias)
-        result_set(l, 3, sum_to(b, ds, result_rank(l, 3), result_dims(l, 3)));
+        result_set(l, 3, sum_to(b, by_head(b, &a, ds), result_rank(l, 3), result_dims(l, 3)));
     else
         set_empty(l, 3);
     ds = hlo_convert(b, hlo_multiply(b, ds, a.scale), a.q->dtype);
-    result_set(l, 0, heads_times(b, &a, ds, a.k));
-    result_set(l, 1, heads_transpose_times(b, &a, ds, a.q));
+    result_set(l, 0, by_head(b, &a, heads_times(b, ds, a.k)));
+    result_set(l, 1, heads_transpose_times(b, ds, by_key_head(b, &a, a.q)));
 }
 
 static void lower_overrideable(lowering *l) { lower_attention(l, &(attention_form){0, 3, 4, 5, 7}, 6, 7); }

@@ -14,8 +14,42 @@ hlo_value contract(hlo_builder *b, hlo_value x, int cx, hlo_value y, int cy, int
     return hlo_dot_general(b, x, y, &d, dtype_opmath(x->dtype));
 }
 
+/* ---- products of matrices whose rows were merged ----
+ *
+ * Layers see x [batch, length, K] as [batch * length, K]. The product with x as it was is the same, and the compiler
+ * for TPUs can make one kernel of it and of what comes before and after, which work on the dimensions apart. */
+
+/* What the matrix x merges the leading dimensions of, or NULL. */
+static hlo_value unmerged(hlo_value x) {
+    hlo_value source = hlo_reshaped_from(x);
+    bool merges = source && x->rank == 2 && source->rank > 2 && source->dims[source->rank - 1] == x->dims[1];
+    return merges && hlo_element_count(x) > 0 ? source : NULL;
+}
+
+static hlo_value rows_product(hlo_builder *b, hlo_value x, hlo_value rows, hlo_value y) {
+    hlo_value product = contract(b, rows, rows->rank - 1, y, 0, 0);
+    return product ? hlo_reshape(b, product, 2, (int64_t[]){x->dims[0], y->dims[1]}) : NULL;
+}
+
+/* x^T y, which sums over the rows: as they were on both sides, or NULL. */
+static hlo_value rows_sum_product(hlo_builder *b, hlo_value x, hlo_value y) {
+    if (!x || !y || x->rank != y->rank || x->dtype != y->dtype) return NULL;
+    hlo_dot_dims d = {.n_contract = x->rank - 1};
+    for (int i = 0; i < d.n_contract; i++) {
+        if (x->dims[i] != y->dims[i]) return NULL;
+        d.lhs_contract[i] = d.rhs_contract[i] = i;
+    }
+    return hlo_dot_general(b, x, y, &d, dtype_opmath(x->dtype));
+}
+
 hlo_value matrix_product(hlo_builder *b, hlo_value x, hlo_value y) {
-    return x && y ? contract(b, x, x->rank - 1, y, y->rank - 2, x->rank - 2) : NULL;
+    if (!x || !y) return NULL;
+    bool matrices = x->rank == 2 && y->rank == 2;
+    hlo_value rows = matrices ? unmerged(x) : NULL;
+    if (rows) return rows_product(b, x, rows, y);
+    hlo_value transposed = matrices ? hlo_transposed_from(x) : NULL;
+    hlo_value sum = transposed ? rows_sum_product(b, unmerged(transposed), unmerged(y)) : NULL;
+    return sum ? sum : contract(b, x, x->rank - 1, y, y->rank - 2, x->rank - 2);
 }
 
 hlo_value matrix_transpose(hlo_builder *b, hlo_value x) {
@@ -64,7 +98,10 @@ static hlo_value add_product(lowering *l, hlo_value product, int beta, int alpha
     bool known = !arg_given(l, beta) || arg_constant(l, beta, &constant);
     if (!product || (known && constant == 0)) return product;
     hlo_value self = hlo_convert(b, arg_tensor(l, 0), product->dtype);
-    return hlo_add(b, known && constant == 1 ? self : scaled(l, self, beta), product);
+    if (!known || constant != 1) self = scaled(l, self, beta);
+    hlo_value rows = unmerged(product);
+    bool every_row = rows && self && self->rank < 2; /* a bias */
+    return every_row ? hlo_reshape(b, hlo_add(b, self, rows), 2, product->dims) : hlo_add(b, self, product);
 }
 
 static void lower_addmm(lowering *l) {

@@ -80,11 +80,11 @@ hlo_value log_sum_exp_drop(hlo_builder *b, hlo_value x, const dim_set *d) {
 hlo_value softmax_along(hlo_builder *b, hlo_value x, int64_t dim, bool safe) {
     if (!x || hlo_element_count(x) == 0) return x;
     dim_set d = dims_only(x, dim);
-    hlo_value largest = reduce_keep(b, HLO_REDUCE_MAXIMUM, x, &d);
-    hlo_value e = hlo_exponential(b, hlo_subtract(b, x, largest));
-    hlo_value y = hlo_divide(b, e, reduce_keep(b, HLO_REDUCE_ADD, e, &d));
-    if (!safe) return y;
-    return hlo_select(b, hlo_eq(b, largest, hlo_like(b, largest, -INFINITY)), hlo_like(b, y, 0), y);
+    hlo_value e = hlo_exponential(b, hlo_subtract(b, x, reduce_keep(b, HLO_REDUCE_MAXIMUM, x, &d)));
+    if (safe) e = hlo_select(b, hlo_eq(b, x, hlo_like(b, x, -INFINITY)), hlo_like(b, e, 0), e);
+    hlo_value sum = reduce_keep(b, HLO_REDUCE_ADD, e, &d);
+    /* The largest element's share is 1: less is the sum of nothing. */
+    return hlo_divide(b, e, safe ? hlo_maximum(b, sum, hlo_like(b, sum, 0.5)) : sum);
 }
 
 hlo_value log_softmax_along(hlo_builder *b, hlo_value x, int64_t dim) {

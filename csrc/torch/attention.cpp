@@ -14,25 +14,23 @@ namespace {
 
 thread_local bool ahead_of_time = false;
 
-constexpr int64_t kAlignment = 128;  // the kernel's smallest block
-
-bool aligned(const at::Tensor &t) {
-    const auto size = t.sym_size(2).maybe_as_int();
-    return size && *size > 0 && *size % kAlignment == 0;
-}
-
-bool kernel_fits(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v) {
+// What the row in csrc/ops/attention.c takes; of the rest PyTorch's composition knows what to broadcast and to refuse.
+bool row_fits(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool grouped) {
     const auto type = q.scalar_type();
-    return q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && (type == at::kBFloat16 || type == at::kFloat) &&
-           k.scalar_type() == type && v.scalar_type() == type && q.sym_size(3) == v.sym_size(3) && aligned(q) &&
-           aligned(k);
+    if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || !at::isFloatingType(type) || k.scalar_type() != type ||
+        v.scalar_type() != type || k.sym_sizes() != v.sym_sizes() || q.sym_size(0) != k.sym_size(0) ||
+        q.sym_size(3) != k.sym_size(3))
+        return false;
+    const c10::SymInt heads = q.sym_size(1), shared = k.sym_size(1);
+    return heads == shared || (grouped && shared > 0 && heads % shared == 0);
 }
 
 int64_t choose(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::optional<at::Tensor> &mask,
-               double dropout, bool /*is_causal*/, std::optional<double> /*scale*/, bool /*enable_gqa*/) {
+               double dropout, bool /*is_causal*/, std::optional<double> /*scale*/, bool enable_gqa) {
     const bool for_tpu = ahead_of_time || std::strcmp(runtime_platform(), "tpu") == 0;
-    const bool one =
-        for_tpu && at::globalContext().userEnabledOverrideableSDP() && !mask && dropout == 0 && kernel_fits(q, k, v);
+    const bool usable_mask = !mask || (mask->dim() >= 2 && mask->dim() <= 4);
+    const bool one = for_tpu && at::globalContext().userEnabledOverrideableSDP() && usable_mask && dropout == 0 &&
+                     row_fits(q, k, v, enable_gqa);
     return static_cast<int64_t>(one ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 
