@@ -62,13 +62,13 @@ def environment_of(implementation, meter, directory):
     return environment
 
 
-def run(implementation, parts, meter, out, before=()):
+def run(implementation, parts, meter, out, before=(), **more):
     directory = out / implementation
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     python = reference_python() if implementation == "reference" else sys.executable
     command = [*before, str(python), str(HERE.resolve() / "work.py"), implementation, *parts]
-    environment = environment_of(implementation, meter.resolve(), directory.resolve())
+    environment = environment_of(implementation, meter.resolve(), directory.resolve()) | more
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIME_LIMIT, cwd=directory)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode:
@@ -118,16 +118,41 @@ def instructions(meter, out):
     return counts
 
 
+def cost_of(report):
+    return dict(tpu_ms=report.seconds * 1e3, peak_mb=(report.memory.peak - report.memory.code) / 1e6)
+
+
 def tpu_cost(runs, steps):
-    """The TPU compiler's estimate for what ran, in ms a step."""
+    """The TPU compiler's estimate for what ran: ms a step, and the memory that its largest program needs."""
     from torch_tpu.tpu import aot
 
-    total = 0.0
+    total, peak = 0.0, 0.0
     for line in runs.read_text().splitlines():
         number, launches = line.split()
-        report = aot.compile_text((runs.parent / f"{number}.mlir").read_text(), TOPOLOGY)
-        total += report.seconds * int(launches) / steps
-    return total * 1e3
+        cost = cost_of(aot.compile_text((runs.parent / f"{number}.mlir").read_text(), TOPOLOGY))
+        total += cost["tpu_ms"] * int(launches) / steps
+        peak = max(peak, cost["peak_mb"])
+    return dict(tpu_ms=total, peak_mb=peak)
+
+
+def jax_cost():
+    from gpt_jax import text
+
+    from torch_tpu.tpu import aot
+
+    return dict(part="training", name="the step as one program", launches=1, programs=1) | cost_of(
+        aot.compile_text(text(), TOPOLOGY)
+    )
+
+
+# ---- starting ----
+
+
+def starts(meter, out):
+    """The first result of a process with an empty cache, and of the next one."""
+    cache = out / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    return [run("ours", ["start"], meter, out / "start", TORCH_TPU_CACHE_DIR=str(cache.resolve())) for _ in range(2)]
 
 
 # ---- tables ----
@@ -173,7 +198,16 @@ def training_rows(results):
     for implementation, lines in results.items():
         for line in lines:
             if line["part"] == "training":
-                fields = ("step_ms", "first_step_s", "launches", "programs", "programs_later", "tpu_ms", "loss")
+                fields = (
+                    "step_ms",
+                    "first_step_s",
+                    "launches",
+                    "programs",
+                    "programs_later",
+                    "tpu_ms",
+                    "peak_mb",
+                    "loss",
+                )
                 yield [f"{implementation}, {line.get('name', line.get('error'))}", *(line.get(f) for f in fields)]
 
 
@@ -213,11 +247,16 @@ def main():
             print(f"... round {i + 1}: {name}", flush=True)
             rounds[name].append(run(name, ["operators", "chain", "copies", "training"], meter, options.out))
     results = {name: best_of(r) for name, r in rounds.items()}
+    print("... memory", flush=True)
+    results["ours"] += run("ours", ["memory"], meter, options.out / "memory")
+    print("... first results", flush=True)
+    cold, warm = starts(meter, options.out)
     if not options.no_tpu_cost:
         for line in results["ours"]:
             if line["part"] == "training" and "name" in line:
                 print(f"... TPU cost: {line['name']}", flush=True)
-                line["tpu_ms"] = tpu_cost(options.out / "ours" / f"{line['name']}.runs", line["steps"])
+                line |= tpu_cost(options.out / "ours" / f"{line['name']}.runs", line["steps"])
+        results["jax"] = [jax_cost()]
     counts = {}
     if not options.no_instructions:
         print("... instructions", flush=True)
@@ -240,16 +279,24 @@ def main():
         "programs",
         "compiled later",
         f"ms on {TOPOLOGY}",
+        f"peak MB on {TOPOLOGY}",
         "loss",
     )
     table("forward, backward, AdamW", columns, training_rows(results))
+    pairs = [(a, b) for a, b in zip(cold, warm, strict=True) if a["part"] == "start"]
+    starting = [(a["name"], a["seconds"], b["seconds"], a["compiled"], b["compiled"]) for a, b in pairs]
+    columns = ("first result of a process", "cold, s", "second process, s", "compiled", "compiled by the second")
+    table("starting", columns, starting)
+    kept = [(line["name"], line["early_mb"], line["late_mb"]) for _, line in rows_of if line["part"] == "memory"]
+    table("resident memory, MB", ("10,000 training steps", "after 500", "after 10,000"), kept)
     for name, lines in results.items():
         for line in lines:
             if "error" in line:
                 print(f"{name}, {line['part']}: {line['error']}")
     if "reference" not in results:
         print("The wheel was not measured: `make reference` makes its environment.")
-    (options.out / "results.json").write_text(json.dumps(dict(results=results, instructions=counts), indent=1) + "\n")
+    everything = dict(results=results, start=dict(cold=cold, warm=warm), instructions=counts)
+    (options.out / "results.json").write_text(json.dumps(everything, indent=1) + "\n")
     plot(rows, options.out / "operators.svg")
     print(f"written: {options.out}/results.json, {options.out}/operators.svg")
 

@@ -3,7 +3,8 @@
     python bench/work.py IMPLEMENTATION PART...
 
 IMPLEMENTATION: `ours`; `cpu`, PyTorch's own kernels; `reference`, the published torch-tpu wheel, in an environment of
-its own. PART: `operators`, `chain`, `copies`, `training`, `instructions`. METER: a library made of meter.c.
+its own. PART: `operators`, `chain`, `copies`, `training`, `memory`, `start`, `instructions`. METER: a library made of
+meter.c.
 """
 
 import contextlib
@@ -260,13 +261,79 @@ def training(device, meter):
         )  # fmt: skip
 
 
+def memory(device, meter):
+    """Resident memory after 500 and after 10,000 training steps of a small model whose loss is read now and then."""
+    import gc
+
+    import torch
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    for name in ("strict",) if device == "cpu" else ("strict", "fused"):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8)).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        x = torch.ones(32, 64, device=device)
+        with mode(device, name):
+            for step in range(10_000):
+                optimizer.zero_grad(set_to_none=True)
+                loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                if step % 100 == 0:
+                    loss.item()
+                if step == 500:
+                    early = resident()
+        show(part="memory", name=name, early_mb=early, late_mb=resident())
+
+
+def encoder():
+    """A sentence encoder of MiniLM's shape: 6 layers of width 384, 12 heads."""
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(384, 12, 1536, activation="gelu", batch_first=True)
+    layers = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+    return torch.nn.Sequential(torch.nn.Embedding(30522, 384), torch.nn.LayerNorm(384), layers).eval()
+
+
+def start(device, meter):
+    """Seconds to the first result of a new process and the programs compiled for it."""
+    import torch
+
+    def first(name, function):
+        before, begin = torch.tpu.diagnostics(), time.perf_counter()
+        function()
+        seconds, after = time.perf_counter() - begin, torch.tpu.diagnostics()
+        show(part="start", name=name, seconds=seconds, compiled=after["compiles"] - before["compiles"])
+
+    torch.manual_seed(0)
+    for name in ("strict", "fused"):
+        model = gpt().to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        ids = torch.ones(8, 128, dtype=torch.int64, device=device)
+
+        def step(model=model, optimizer=optimizer, ids=ids):
+            loss = model(ids, ids)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+
+        with mode(device, name):
+            first(f"GPT step, {name}", step)
+        ids, model = torch.ones(32, 128, dtype=torch.int64, device=device), encoder().to(device)
+        with mode(device, name), torch.inference_mode():
+            first(f"MiniLM, {name}", lambda model=model, ids=ids: model(ids).sum().item())
+
+
 def main():
-    start = time.perf_counter()
+    begin = time.perf_counter()
     device = boot(sys.argv[1])
     import torch
 
     torch.ones(2, device=device).add(1).cpu()
-    show(part="start", seconds=time.perf_counter() - start, torch=torch.__version__)
+    show(part="import", seconds=time.perf_counter() - begin, torch=torch.__version__)
     for part in sys.argv[2:]:
         try:
             globals()[part](device, Meter())
