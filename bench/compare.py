@@ -250,7 +250,7 @@ def main():
     print("... memory", flush=True)
     results["ours"] += run("ours", ["memory"], meter, options.out / "memory")
     print("... first results", flush=True)
-    cold, warm = starts(meter, options.out)
+    results["first process"], results["second process"] = starts(meter, options.out)
     if not options.no_tpu_cost:
         for line in results["ours"]:
             if line["part"] == "training" and "name" in line:
@@ -283,8 +283,9 @@ def main():
         "loss",
     )
     table("forward, backward, AdamW", columns, training_rows(results))
-    pairs = [(a, b) for a, b in zip(cold, warm, strict=True) if a["part"] == "start"]
-    starting = [(a["name"], a["seconds"], b["seconds"], a["compiled"], b["compiled"]) for a, b in pairs]
+    names = [line["name"] for i, line in rows_of if i == "first process" and line["part"] == "start"]
+    cells = [(p, f) for f in ("seconds", "compiled") for p in ("first process", "second process")]
+    starting = [(name, *(value(results, p, "start", name, f) for p, f in cells)) for name in names]
     columns = ("first result of a process", "cold, s", "second process, s", "compiled", "compiled by the second")
     table("starting", columns, starting)
     kept = [(line["name"], line["early_mb"], line["late_mb"]) for _, line in rows_of if line["part"] == "memory"]
@@ -295,8 +296,7 @@ def main():
                 print(f"{name}, {line['part']}: {line['error']}")
     if "reference" not in results:
         print("The wheel was not measured: `make reference` makes its environment.")
-    everything = dict(results=results, start=dict(cold=cold, warm=warm), instructions=counts)
-    (options.out / "results.json").write_text(json.dumps(everything, indent=1) + "\n")
+    (options.out / "results.json").write_text(json.dumps(dict(results=results, instructions=counts), indent=1) + "\n")
     plot(rows, options.out / "operators.svg")
     print(f"written: {options.out}/results.json, {options.out}/operators.svg")
 

@@ -8,8 +8,6 @@ from helpers import DEVICE, ON_CPU
 OPERATOR = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
 BATCH, HEADS, LENGTH, SOURCE, WIDTH = 2, 4, 6, 10, 8
 
-pytestmark = pytest.mark.skipif(ON_CPU, reason="an operator that only accelerators have")
-
 
 def random(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
@@ -33,6 +31,7 @@ BIASES = {
 }
 
 
+@pytest.mark.skipif(ON_CPU, reason="an operator that only accelerators have")
 @pytest.mark.parametrize("kv_heads", (4, 2, 1))
 @pytest.mark.parametrize("bias", [*BIASES, "causal"])
 def test_forward_and_backward(bias, kv_heads):
@@ -64,6 +63,14 @@ def test_forward_and_backward(bias, kv_heads):
 
     for got, right in zip(torch.autograd.grad(out, device, gradient.to(DEVICE)), wanted, strict=True):
         torch.testing.assert_close(got.cpu(), right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(ON_CPU, reason="an operator that only accelerators have")
+def test_a_bias_of_too_many_dimensions():
+    q, bias = torch.ones(1, 2, 3, 4, device=DEVICE), torch.zeros(1, 1, 1, 3, 3, device=DEVICE)
+    with pytest.raises(RuntimeError):
+        OPERATOR(q, q, q, bias)
+    torch.testing.assert_close(OPERATOR(q, q, q, bias[0])[0].cpu(), torch.ones(1, 2, 3, 4))
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16))

@@ -373,6 +373,8 @@ def test_bad_values_in_debug_mode(name):
         lambda device: torch.ones(0, device=device, dtype=torch.bool).exponential_(),
         lambda device: torch.ones(0, device=device, dtype=torch.bool).geometric_(0.5),
         lambda device: torch.tensor([1, 2], device=device).div(0, rounding_mode=None),
+        lambda device: torch.ops.aten.div.Scalar_mode(torch.tensor([1, 2], device=device), 0, rounding_mode=None),
+        lambda device: torch.ops.aten.div.Scalar_mode(torch.tensor([1, 2], device=device), 0, rounding_mode="floor"),
         lambda device: torch.tensor([1, 2], device=device).remainder(0.0),
         lambda device: F.adaptive_max_pool3d(torch.ones(1, 4, 4, 4, device=device, dtype=torch.long), 2),
     ],

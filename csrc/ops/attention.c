@@ -10,7 +10,7 @@
 #include "ops/reduction.h"
 
 typedef struct {
-    hlo_value q, k, v, bias; /* bias: bool (true: take part) or added to the scores; may be NULL */
+    hlo_value q, k, v, bias; /* bias: as it meets scores by key head; bool (true: take part) or added; may be NULL */
     hlo_value scale;         /* rank 0 */
     bool causal;
     double dropout;
@@ -23,6 +23,21 @@ typedef struct {
     int q, bias, dropout, causal, scale;
 } attention_form;
 
+/* [.., H or 1, L, S] as it meets the scores: query heads that share a key head are a dimension of their own. */
+static hlo_value bias_by_key_head(hlo_builder *b, hlo_value bias, int64_t kv_heads) {
+    int at = bias ? bias->rank - 3 : -1; /* where the heads are */
+    if (at < 0) return bias;
+    if (at > 1)
+        return hlo_fail(b, STATUS_RUNTIME, "attention expects a bias of at most 4 dimensions, got %d", bias->rank);
+    int64_t dims[5];
+    for (int i = 0; i < at; i++) dims[i] = bias->dims[i];
+    dims[at] = bias->dims[at] == 1 ? 1 : kv_heads;
+    dims[at + 1] = bias->dims[at] / dims[at];
+    dims[at + 2] = bias->dims[at + 1];
+    dims[at + 3] = bias->dims[at + 2];
+    return hlo_reshape(b, bias, bias->rank + 1, dims);
+}
+
 static bool read_attention(lowering *l, const attention_form *f, attention *a) {
     hlo_builder *b = l->builder;
     *a = (attention){.q = arg_tensor(l, f->q), .k = arg_tensor(l, f->q + 1), .v = arg_tensor(l, f->q + 2)};
@@ -31,7 +46,6 @@ static bool read_attention(lowering *l, const attention_form *f, attention *a) {
         hlo_fail(b, STATUS_RUNTIME, "attention expects query, key and value of 4 dimensions");
         return false;
     }
-    a->bias = arg_tensor(l, f->bias);
     a->dropout = arg_float_or(l, f->dropout, 0);
     a->causal = arg_bool(l, f->causal);
     a->batch = a->q->dims[0], a->heads = a->q->dims[1], a->length = a->q->dims[2], a->width = a->q->dims[3];
@@ -42,7 +56,9 @@ static bool read_attention(lowering *l, const attention_form *f, attention *a) {
         hlo_fail(b, STATUS_RUNTIME, "the number of heads of query must be a multiple of that of key and value");
         return false;
     }
-    return true;
+    hlo_value bias = arg_tensor(l, f->bias);
+    a->bias = bias_by_key_head(b, bias, a->kv_heads);
+    return !bias || a->bias;
 }
 
 /* Query heads that share a key head are a dimension of their own, G = H / K: no key or value is repeated, and what is
@@ -70,30 +86,15 @@ static hlo_value heads_transpose_times(hlo_builder *b, hlo_value x, hlo_value y)
     return x && y ? hlo_dot_general(b, x, y, &d, dtype_opmath(x->dtype)) : NULL;
 }
 
-/* [.., H or 1, L, S] as it meets the scores. */
-static hlo_value bias_by_key_head(hlo_builder *b, const attention *a) {
-    hlo_value bias = a->bias;
-    int at = bias->rank - 3; /* where the heads are */
-    if (at < 0) return bias;
-    int64_t dims[5];
-    for (int i = 0; i < at; i++) dims[i] = bias->dims[i];
-    dims[at] = bias->dims[at] == 1 ? 1 : a->kv_heads;
-    dims[at + 1] = bias->dims[at] / dims[at];
-    dims[at + 2] = bias->dims[at + 1];
-    dims[at + 3] = bias->dims[at + 2];
-    return hlo_reshape(b, bias, bias->rank + 1, dims);
-}
-
 /* q k^T scale + bias [B, K, G, L, S], -inf where masked. */
 static hlo_value scores(hlo_builder *b, const attention *a) {
     hlo_value s = hlo_multiply(b, heads_times_transpose(b, by_key_head(b, a, a->q), a->k), a->scale);
-    hlo_value bias = a->bias ? bias_by_key_head(b, a) : NULL;
     if (!s) return NULL;
     hlo_value nothing = hlo_scalar(b, a->compute, -INFINITY);
-    if (bias && bias->dtype == DTYPE_BOOL)
-        s = hlo_select(b, bias, s, nothing);
-    else if (bias)
-        s = hlo_add(b, s, hlo_convert(b, bias, a->compute));
+    if (a->bias && a->bias->dtype == DTYPE_BOOL)
+        s = hlo_select(b, a->bias, s, nothing);
+    else if (a->bias)
+        s = hlo_add(b, s, hlo_convert(b, a->bias, a->compute));
     if (!a->causal || !s) return s;
     int64_t dims[2] = {a->length, a->source};
     return hlo_select(b, hlo_ge(b, index_iota(b, 2, dims, 0), index_iota(b, 2, dims, 1)), s, nothing);
@@ -169,9 +170,8 @@ static void set_empty(lowering *l, int k) {
 }
 
 /* Where the bias lets a row have a key at all [.., L, 1]. */
-static hlo_value has_key(hlo_builder *b, const attention *a) {
-    hlo_value bias = bias_by_key_head(b, a);
-    if (!bias || bias->rank == 0) return NULL;
+static hlo_value has_key(hlo_builder *b, hlo_value bias) {
+    if (bias->rank == 0) return NULL;
     dim_set last = dims_range(bias->rank - 1, bias->rank);
     if (bias->dtype == DTYPE_BOOL) return reduce_keep(b, HLO_REDUCE_OR, bias, &last);
     hlo_value most = reduce_keep(b, HLO_REDUCE_MAXIMUM, bias, &last);
@@ -183,7 +183,7 @@ static hlo_value has_key(hlo_builder *b, const attention *a) {
 static hlo_value weights_of(lowering *l, const attention *a, hlo_value s, hlo_value state) {
     hlo_builder *b = l->builder;
     hlo_value p = softmax_along(b, s, 4, a->bias && a->causal);
-    hlo_value some = a->bias && !a->causal ? has_key(b, a) : NULL;
+    hlo_value some = a->bias && !a->causal ? has_key(b, a->bias) : NULL;
     if (some && p) p = hlo_select(b, some, p, hlo_like(b, p, 0));
     return hlo_convert(b, dropped(b, a, p, state), a->v->dtype);
 }

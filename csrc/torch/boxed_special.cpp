@@ -203,7 +203,8 @@ bool divisor(const OperatorPlan &plan, Stack *stack) {
     if (!value_of(plan, stack, 0).isTensor()) return false;
     const at::Tensor &self = value_of(plan, stack, 0).toTensor();
     if (self.numel() == 0 || !at::isIntegralType(self.scalar_type(), true)) return false;
-    if (plan.name == "aten::div.Tensor_mode" && value_of(plan, stack, 2).isNone()) return false;  // a float quotient
+    const bool divides = plan.name.compare(0, 10, "aten::div.") == 0;
+    if (divides && value_of(plan, stack, 2).isNone()) return false;  // not rounded: a float quotient
     const bool is_number = other.isScalar() || (other.toTensor().device().is_cpu() && other.toTensor().dim() == 0);
     if (!is_number) return false;
     const at::Scalar number = other.isScalar() ? other.toScalar() : other.toTensor().item();

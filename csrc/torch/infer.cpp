@@ -180,8 +180,8 @@ void Frame::check_written(int k, const at::Tensor &target, const at::Tensor &inf
                 if (elementwise) at::assert_no_partial_overlap(target, t);
                 shares = shares || is_shared(target, t);
             });
-    // Which of the others refuse such operands, only their kernels know.
     const bool fits = target.sizes() == inferred.sizes(), was_empty = target.numel() == 0;
+    // Which operators refuse such operands, and what cannot grow in place, only their kernels know.
     if (is_out && shares && !(elementwise && fits)) raise_as_on_cpu(plan, values);
     const bool restrided = is_out && inferred.is_non_overlapping_and_dense() &&
                            out_has_strides(plan, k, was_empty, !fits) &&

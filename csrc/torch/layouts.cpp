@@ -135,18 +135,18 @@ bool is_unused_statistic(const std::string &name, const c10::IValue *values, int
 }  // namespace
 
 at::Tensor Frame::laid_out(const at::Tensor &inferred, int k, bool is_out) const {
+    if (!inferred.defined()) return inferred;
     // Eigenvectors lie column by column, as LAPACK gives them.
     if (k == 1 && plan.name == "aten::linalg_eig")
         return at::empty_like(inferred.mT(), at::MemoryFormat::Contiguous).mT();
-    if (!is_out && inferred.defined() && is_unused_statistic(plan.name, values, k)) return inferred.new_empty({0});
+    if (!is_out && is_unused_statistic(plan.name, values, k)) return inferred.new_empty({0});
     // Without a batch there is one loss, as a number; the meta kernel says a vector.
     if (k == 0 && plan.name == "aten::multilabel_margin_loss_forward" && values[0].toTensor().dim() < 2)
         return inferred.new_empty({});
-    if (inferred.defined() && inferred.dim() > 1 && is_iterated(plan)) return iterated(plan, values, inferred);
-    if (inferred.defined() && plan.name.compare(0, 11, "aten::_fft_") == 0)
-        return transform_laid_out(values, plan.name, inferred);
+    if (inferred.dim() > 1 && is_iterated(plan)) return iterated(plan, values, inferred);
+    if (plan.name.compare(0, 11, "aten::_fft_") == 0) return transform_laid_out(values, plan.name, inferred);
     const Layout *layout = layout_of(plan.name);
-    if (!layout || !inferred.defined() || inferred.dim() < 4) return inferred;
+    if (!layout || inferred.dim() < 4) return inferred;
     if (layout->rule == Layout::Contiguous) return at::empty_like(inferred, at::MemoryFormat::Contiguous);
     const bool convolution = layout->second >= 0;
     if (convolution ? inferred.scalar_type() == at::kDouble : k > 0) return inferred;
