@@ -42,13 +42,17 @@ class Meter:
     def __init__(self):
         path = os.environ.get("METER")
         self.library = ctypes.CDLL(path) if path else None
-        for name in ("meter_programs", "meter_launches"):
+        for name in ("meter_programs", "meter_launches", "meter_execute_ns"):
             if self.library:
                 getattr(self.library, name).restype = ctypes.c_int64
 
     def counts(self):
         """Programs loaded, launches."""
         return (self.library.meter_programs(), self.library.meter_launches()) if self.library else (0, 0)
+
+    def execute_us(self):
+        """Time inside the plugin's execute calls so far."""
+        return self.library.meter_execute_ns() / 1e3 if self.library else 0.0
 
     def write(self, path=""):
         if self.library:

@@ -177,7 +177,8 @@ static void code_seen(void *context, hlo_value code) {
 
 /* ---- nodes ---- */
 
-static bool lower_graph(lower_state *s, const graph *g, hlo_value *values);
+/* wanted: which of the graph's outputs somebody reads; NULL: all. */
+static bool lower_graph(lower_state *s, const graph *g, const bool *wanted, hlo_value *values);
 
 static bool give_values(const argument *a, const hlo_value *values, arena *mem, hlo_value **out) {
     *out = NULL;
@@ -194,7 +195,43 @@ static bool give_values(const argument *a, const hlo_value *values, arena *mem, 
     return true;
 }
 
-static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_value *values) {
+static void mark_argument(const argument *a, bool *read) {
+    if (a->tag == ARG_VALUE) read[a->u.value] = true;
+    if (a->tag == ARG_VALUES)
+        for (int j = 0; j < a->count; j++) mark_argument(&a->u.list[j], read);
+}
+
+/* For each value of the graph, whether it is an output that is wanted or a node has it as an operand; NULL: no memory.
+ */
+static bool *values_read(arena *mem, const graph *g, const bool *wanted) {
+    bool *read = ARENA_NEW(mem, bool, g->n_values + 1);
+    if (!read) return NULL;
+    for (int k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k] >= 0 && (!wanted || wanted[k])) read[g->outputs[k]] = true;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const graph_node *n = &g->nodes[i];
+        for (int k = 0; k < n->n_args; k++) mark_argument(&n->args[k], read);
+        if ((n->kind == NODE_READ || n->kind == NODE_WRITE) && n->base >= 0) read[n->base] = true;
+        if (n->kind == NODE_WRITE) read[n->source] = true;
+    }
+    return read;
+}
+
+/* The results' types, without those that nothing reads: places of maxima, say, which cost more than the maxima. Not of
+ * operators that use random bits: which bits a result gets may depend on the results before it. */
+static const tensor_type *wanted_results(arena *mem, const graph_node *n, const bool *read) {
+    int unread = 0;
+    for (int k = 0; k < n->n_results; k++) unread += !read[k];
+    if (!unread || unread == n->n_results || (n->row->flags & OP_RANDOM)) return n->result_types;
+    tensor_type *types = ARENA_NEW(mem, tensor_type, n->n_results);
+    for (int k = 0; types && k < n->n_results; k++) {
+        types[k] = n->result_types[k];
+        if (!read[k]) types[k].dtype = DTYPE_INVALID;
+    }
+    return types;
+}
+
+static bool lower_op(lower_state *s, const graph *g, const graph_node *n, const bool *read, hlo_value *values) {
     arena *mem = hlo_arena(s->builder);
     lowering_host host = {runtime_number, number_used, random_state, s,
                           is_contiguous,  is_fixed,    code_seen,    wants_codes};
@@ -203,11 +240,11 @@ static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_va
                   .n_args = n->n_args,
                   .args = n->args,
                   .n_results = n->n_results,
-                  .result_types = n->result_types,
+                  .result_types = wanted_results(mem, n, read + n->first_result),
                   .host = &host};
     l.values = ARENA_NEW(mem, hlo_value *, n->n_args);
     l.results = ARENA_NEW(mem, hlo_value, n->n_results);
-    if (!l.values || !l.results) return false;
+    if (!l.values || !l.results || !l.result_types) return false;
     for (int i = 0; i < n->n_args; i++)
         if (!give_values(&n->args[i], values, mem, &l.values[i])) return false;
     s->graph = g;
@@ -221,13 +258,13 @@ static bool lower_op(lower_state *s, const graph *g, const graph_node *n, hlo_va
     return true;
 }
 
-static bool lower_sub_graph(lower_state *s, const graph_node *n, hlo_value *values) {
+static bool lower_sub_graph(lower_state *s, const graph_node *n, const bool *read, hlo_value *values) {
     const graph *sub = n->sub;
     hlo_value *inner = ARENA_NEW(hlo_arena(s->builder), hlo_value, sub->n_values);
     if (!inner) return false;
     for (int i = 0; i < n->n_args; i++) inner[sub->inputs[i]] = values[n->args[i].u.value];
     s->depth++;
-    bool ok = lower_graph(s, sub, inner);
+    bool ok = lower_graph(s, sub, read + n->first_result, inner);
     s->depth--;
     if (!ok) return false;
     for (int k = 0; k < n->n_results; k++)
@@ -250,7 +287,7 @@ static bool lower_inside(lower_state *s, const graph *sub, const hlo_value *inpu
     if (!inner) return false;
     for (int i = 0; i < sub->n_inputs; i++) inner[sub->inputs[i]] = inputs[i];
     s->depth++;
-    bool ok = lower_graph(s, sub, inner);
+    bool ok = lower_graph(s, sub, NULL, inner);
     s->depth--;
     for (int k = 0; ok && k < sub->n_outputs; k++) outputs[k] = sub->outputs[k] < 0 ? NULL : inner[sub->outputs[k]];
     return ok;
@@ -373,7 +410,7 @@ static hlo_value lower_write(lower_state *s, const graph *g, const graph_node *n
     return view_write(s->builder, base, n->view, values[n->source], dynamic_offset(s, n));
 }
 
-static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values) {
+static bool lower_node(lower_state *s, const graph *g, int i, const bool *read, hlo_value *values) {
     const graph_node *n = &g->nodes[i];
     switch (n->kind) {
         case NODE_READ:
@@ -383,9 +420,9 @@ static bool lower_node(lower_state *s, const graph *g, int i, hlo_value *values)
             values[n->first_result] = lower_write(s, g, n, values);
             return true;
         case NODE_OP:
-            return lower_op(s, g, n, values);
+            return lower_op(s, g, n, read, values);
         case NODE_GRAPH:
-            return lower_sub_graph(s, n, values);
+            return lower_sub_graph(s, n, read, values);
         case NODE_CASE:
             return lower_case(s, n, values);
         case NODE_WHILE:
@@ -401,8 +438,10 @@ static void mark_line(lower_state *s, int node) {
     if (r->n_lines < r->line_capacity) r->lines[r->n_lines++] = (node_line){node, hlo_next_line(s->builder)};
 }
 
-static bool lower_graph(lower_state *s, const graph *g, hlo_value *values) {
+static bool lower_graph(lower_state *s, const graph *g, const bool *wanted, hlo_value *values) {
     uint64_t dynamic_args = s->dynamic_args;
+    const bool *read = values_read(hlo_arena(s->builder), g, wanted);
+    if (!read) return false;
     for (int i = 0; i < g->n_nodes; i++) {
         if (hlo_status(s->builder)) return true; /* reported by hlo_finish */
         const graph_node *n = &g->nodes[i];
@@ -411,7 +450,7 @@ static bool lower_graph(lower_state *s, const graph *g, hlo_value *values) {
             if (s->depth == 0) s->slot_node = i;
         }
         if (s->depth == 1) mark_line(s, i);
-        if (!lower_node(s, g, i, values)) return false;
+        if (!lower_node(s, g, i, read, values)) return false;
         s->dynamic_args = dynamic_args;
         if (s->depth == 0) s->slot_node = -1;
     }
@@ -430,7 +469,7 @@ static status *emit(lower_state *s, const graph *g, const char *name, const int3
         if (donate && donate[i] >= 0) hlo_parameter_donate(b, i, donate[i]);
     }
     s->n_parameters = g->n_inputs;
-    if (!lower_graph(s, g, values)) return status_no_memory();
+    if (!lower_graph(s, g, NULL, values)) return status_no_memory();
     int n = 0;
     for (int k = 0; k < g->n_outputs; k++)
         if (g->outputs[k] >= 0) outputs[n++] = values[g->outputs[k]];
