@@ -215,6 +215,26 @@ def test_dynamic_sizes():
         torch.testing.assert_close(function(x.to("tpu")).cpu(), (x * 2).sum(0))
 
 
+def test_results_that_nothing_reads_are_not_computed():
+    """The values stay: of a maximum pool without its places, with NaN, infinities and padding; of a sort, of others."""
+    x = torch.randn(2, 3, 9, 8)
+    x[0, 0, 2, 3], x[0, 1], x[1, 2, 5] = torch.nan, -torch.inf, torch.inf
+
+    def pooled(x):
+        return nn.functional.max_pool2d(x, 3, 2, 1), nn.functional.max_pool2d(x, 2, ceil_mode=True)
+
+    def parts(x):
+        a, b = x.double().nan_to_num(posinf=9.0, neginf=-9.0), x.flatten(2).nan_to_num(posinf=9.0, neginf=-9.0)
+        return torch.sort(a, -1)[1], torch.topk(b, 3)[0], torch.aminmax(b)[1], torch.var_mean(b, 1)[0], b.median(-1)[0]
+
+    for f in (pooled, parts):
+        for got, want in zip(torch.compile(f)(x.to("tpu")), f(x), strict=True):
+            torch.testing.assert_close(got.cpu(), want, equal_nan=True)
+        with torch.tpu.set_eager_mode(torch.tpu.EagerMode.DEFER_AND_FUSE):
+            for got, want in zip(f(x.to("tpu")), f(x), strict=True):
+                torch.testing.assert_close(got.cpu(), want, equal_nan=True)
+
+
 def test_functions_of_the_cpu_are_left_to_their_default():
     used = []
 

@@ -338,6 +338,8 @@ def test_the_kernel_in_place_of_attention(causal, heads):
     if causal:
         scores = scores.masked_fill(torch.ones(256, 128, dtype=torch.bool).triu(1), -torch.inf)
     close(log_sum_exp, scores.logsumexp(-1))
+    alone = jax_op("test::attention_alone", lambda *a: _flash._forward(causal, scale, blocks, group, False)(*a)[0])
+    close(alone(*on_device), want)
     for g, w in zip(backward(weight.to("tpu"), *on_device, out, log_sum_exp), gradients, strict=True):
         close(g, w, 1e-4)
 
@@ -373,6 +375,24 @@ def test_attention_of_programs_for_a_tpu_is_the_kernel():
     assert kernels(attention, *shaped(256), target=("cpu", "cpu")) == 0
     assert kernels(attention, *shaped(100)) == kernels(attention, *shaped(256, torch.float16)) == 0
     assert kernels(masked, *shaped(256)) == kernels(by_products, *shaped(256)) == 0
+
+
+def test_a_maximum_pool_computes_places_where_something_reads_them():
+    image = torch.empty(1, 2, 8, 8, device="meta")
+    assert "compare" not in program_for(TPU, lambda x: F.max_pool2d(x, 3, 2, 1), image)
+    assert "compare" in program_for(TPU, lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), image)
+
+
+def test_the_kernel_writes_its_statistics_where_something_reads_them():
+    fused = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    tensors = [torch.empty(2, 4, 256, 64, dtype=torch.bfloat16, device="meta") for _ in range(3)]
+    statistics = "tensor<2x4x256x128xf32>"  # of the kernel, a lane wide each
+    assert statistics not in program_for(TPU, attention, *tensors)
+    both = program_for(TPU, lambda q, k, v: fused(q, k, v)[:2], *tensors)
+    assert statistics in both
+    assert both.count("tpu_custom_call") == 2  # known too late for one
+    only = program_for(TPU, lambda q, k, v: fused(q, k, v)[1].exp(), *tensors)
+    assert statistics in only
 
 
 def test_a_training_step_for_a_tpu_has_the_kernels_of_the_backward():

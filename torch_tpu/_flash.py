@@ -25,9 +25,14 @@ _ALIGNMENT = 128  # of lengths: the kernel's smallest block
 _BLOCKS = (512, 256, 128)
 
 
-def function_for(name: str, bound: Sequence[Any]) -> tuple[_jax.Lowered, list[torch.Tensor]] | None:
+def function_for(
+    name: str, bound: Sequence[Any], statistics: bool = True
+) -> tuple[_jax.Lowered, list[torch.Tensor]] | None:
     """The kernel for a call of one of OPERATORS (arguments in the schema's order) and its operands, or None where the
-    matrix products serve better: no TPU, no JAX, a mask, dropout, or a length that is no multiple of 128."""
+    matrix products serve better: no TPU, no JAX, a mask, dropout, or a length that is no multiple of 128.
+
+    statistics: whether the log-sum-exp is of use; without it, the forward's function gives the attention alone.
+    """
     if name == _NAME:
         q, k, v, bias, dropout, causal, _, scale = bound
         operands = [q, k, v]
@@ -41,7 +46,7 @@ def function_for(name: str, bound: Sequence[Any]) -> tuple[_jax.Lowered, list[to
         return None
     scale = float(scale) if scale is not None else 1 / math.sqrt(q.size(-1))
     types = tuple((str(t.dtype).removeprefix("torch."), tuple(int(n) for n in t.size())) for t in operands)
-    return _lower(name == _NAME, types, bool(causal), scale, target), operands
+    return _lower(name == _NAME, types, bool(causal), scale, target, statistics), operands
 
 
 def _fits(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
@@ -77,11 +82,13 @@ def _has_jax() -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _lower(forward: bool, types: tuple[Any, ...], causal: bool, scale: float, target: _target.Target) -> _jax.Lowered:
+def _lower(
+    forward: bool, types: tuple[Any, ...], causal: bool, scale: float, target: _target.Target, statistics: bool
+) -> _jax.Lowered:
     from torch_tpu import _jax
 
     q, k = types[:2] if forward else types[1:3]
-    make = _forward if forward else _backward
+    make = functools.partial(_forward, statistics=statistics) if forward else _backward
     function = make(causal, scale, _block_sizes(q[1][2], k[1][2]), q[1][1] // k[1][1])
     return _jax.lower(
         "attention" if forward else "attention_backward", function, [(d, list(s)) for d, s in types], target
@@ -99,13 +106,16 @@ def _block_sizes(length: int, source: int) -> Any:
     )  # fmt: skip
 
 
-def _forward(causal: bool, scale: float, blocks: Any, group: int) -> Callable[..., list[Any]]:
+def _forward(causal: bool, scale: float, blocks: Any, group: int, statistics: bool = True) -> Callable[..., list[Any]]:
     import jax.numpy as jnp
     from jax.experimental.pallas.ops.tpu import flash_attention
 
     def forward(q: Any, k: Any, v: Any) -> list[Any]:
         k, v = (jnp.repeat(x, group, axis=1) if group > 1 else x for x in (k, v))
-        out, total, largest = flash_attention._flash_attention(q, k, v, None, None, True, causal, scale, blocks, False)
+        results = flash_attention._flash_attention(q, k, v, None, None, statistics, causal, scale, blocks, False)
+        if not statistics:
+            return [results]
+        out, total, largest = results
         return [out, largest + jnp.log(total)]
 
     return forward

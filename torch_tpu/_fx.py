@@ -7,6 +7,7 @@ inputs and operators without a lowering: the latter are decomposed on the way.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -134,6 +135,7 @@ class Interpreter:
         args, kwargs = pytree.tree_map(lambda x: DEVICE if isinstance(x, torch.device) else x, (args, kwargs))
         try:
             if isinstance(node.target, torch._ops.OpOverload):
+                self.recorder.results_read = _results_read(node)
                 return self.recorder.dispatch(node.target, args, kwargs)
             if isinstance(node.target, torch._ops.HigherOrderOperator):
                 return _control.lower(self, node, args, kwargs)
@@ -158,6 +160,13 @@ def _last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]
                 last.setdefault(node, []).append(used)
             seen.add(used)
     return last
+
+
+def _results_read(node: torch.fx.Node) -> set[int] | None:
+    """Which results of an operator with several some node reads; None: it is not known."""
+    if any(user.target is not operator.getitem for user in node.users):
+        return None
+    return {user.args[1] for user in node.users if user.users}  # type: ignore[misc]
 
 
 def _device_of(node: Any) -> torch.device | None:

@@ -125,11 +125,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 class _Storage:
     """What the recorder knows of a storage: a base value, or the value of one geometry that covers all of it."""
 
-    def __init__(self, owner: torch.Tensor, constant: torch.Tensor | None = None, source: int | None = None):
+    def __init__(
+        self,
+        owner: torch.Tensor,
+        constant: torch.Tensor | None = None,
+        source: int | None = None,
+        later: Callable[[], int] | None = None,
+    ):
         self.owner = owner  # keeps the storage's address its own
         self.base: int | None = None
         self.values: dict[Geometry, int] = {}
         self.constant = constant
+        self.later = later  # makes the value when it is first read
         self.source = source  # which input of the graph it is
         self.written = False
 
@@ -187,6 +194,7 @@ class Recorder(TorchDispatchMode):
         # Where a list: what is looked at when the program has run, as (info, name of the function, is a matrix).
         self.checks: list[tuple[torch.Tensor, str, bool]] | None = None
         self.skip_row: torch._ops.OpOverload | None = None  # the operator that is being replaced has no use for its row
+        self.results_read: set[int] | None = None  # which of the next operator's results are of use; None: all may be
         self._storages: dict[int, _Storage] = {}
         self._types: dict[int, tuple[str, tuple[int, ...]]] = {}
         self._n_inputs = 0
@@ -262,7 +270,9 @@ class Recorder(TorchDispatchMode):
             return storage.base
         if not storage.values:
             owner = storage.owner
-            if storage.constant is not None:
+            if storage.later is not None:
+                storage.values[geometry_of(owner)] = storage.later()
+            elif storage.constant is not None:
                 storage.values[geometry_of(owner)] = self._constant(storage.constant)
             else:  # uninitialised memory reads as zeros
                 count = owner.untyped_storage().nbytes() // owner.element_size()
@@ -370,6 +380,7 @@ class Recorder(TorchDispatchMode):
 
     def dispatch(self, op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         name = row_name(op)
+        read, self.results_read = self.results_read, None  # not what an operator within this one is asked for
         if name in _IGNORED:
             return None
         if name in _ASSERTIONS:
@@ -384,9 +395,9 @@ class Recorder(TorchDispatchMode):
         if name in FUNCTIONS:
             return self._function(op, args, kwargs, FUNCTIONS[name](*bind(op, args, kwargs)))
         if name in _flash.OPERATORS:
-            kernel = _flash.function_for(name, bind(op, args, kwargs))
-            if kernel is not None:
-                return self._function(op, args, kwargs, *kernel)
+            out = self._attention_kernel(op, name, args, kwargs, read)
+            if out is not None:
+                return out
         if op._schema.is_mutable:
             return self._mutate(op, name, args, kwargs)
         if name in ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy") and args[0].device.type == "cpu":
@@ -482,6 +493,32 @@ class Recorder(TorchDispatchMode):
                 self.define(t, self.typed(values[k], dtype_name(t.dtype), t.size()))
             elif isinstance(t, torch.Tensor):  # nothing reads it
                 self.define(t, self.full(t.size(), 0, t.dtype))
+        return out
+
+    def _attention_kernel(
+        self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any], read: set[int] | None
+    ) -> Any:
+        """The results of a kernel in the operator's place, or None where there is none.
+
+        Without autograd nothing reads the log-sum-exp as a rule, and the kernel writes much less to memory without it:
+        the kernel with it is called where it is read after all.
+        """
+        bound = bind(op, args, kwargs)
+        statistics = 1 in read if read is not None else torch.is_grad_enabled()
+        kernel = _flash.function_for(name, bound, statistics)
+        if kernel is None:
+            return None
+        function, operands = kernel
+        out = self._function(op, args, kwargs, function, operands)
+        if len(function.results) == 1 and name == _flash.OPERATORS[0]:
+            values = [self.read(t) for t in operands]
+
+            def log_sum_exp() -> int:
+                full, _ = _flash.function_for(name, bound)  # type: ignore[misc]
+                value = self.graph.call_function(full.name, full.text, values, full.results)[1]
+                return self.typed(value, dtype_name(out[1].dtype), out[1].size())
+
+            self._storages[out[1].untyped_storage()._cdata] = _Storage(out[1], later=log_sum_exp)
         return out
 
     def _mutate(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -91,17 +91,20 @@ static hlo_value scaled(lowering *l, hlo_value v, int argument) {
 }
 
 /* beta decides structure: 0 ignores self, NaN and all. alpha is a run-time number. */
-static hlo_value add_product(lowering *l, hlo_value product, int beta, int alpha) {
+static hlo_value add_product(lowering *l, hlo_value matrix, int beta, int alpha) {
     hlo_builder *b = lower_builder(l);
     double constant = 1;
-    product = scaled(l, product, alpha);
+    if (!matrix) return NULL;
+    hlo_value rows = unmerged(matrix), self = arg_tensor(l, 0);
+    bool by_row = rows && self && self->rank < 2; /* a bias: the rows need not be merged for it */
+    hlo_value product = scaled(l, by_row ? rows : matrix, alpha);
     bool known = !arg_given(l, beta) || arg_constant(l, beta, &constant);
-    if (!product || (known && constant == 0)) return product;
-    hlo_value self = hlo_convert(b, arg_tensor(l, 0), product->dtype);
-    if (!known || constant != 1) self = scaled(l, self, beta);
-    hlo_value rows = unmerged(product);
-    bool every_row = rows && self && self->rank < 2; /* a bias */
-    return every_row ? hlo_reshape(b, hlo_add(b, self, rows), 2, product->dims) : hlo_add(b, self, product);
+    if (product && (!known || constant != 0)) {
+        self = hlo_convert(b, self, product->dtype);
+        if (!known || constant != 1) self = scaled(l, self, beta);
+        product = hlo_add(b, self, product);
+    }
+    return by_row ? hlo_reshape(b, product, 2, matrix->dims) : product;
 }
 
 static void lower_addmm(lowering *l) {

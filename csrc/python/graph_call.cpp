@@ -43,6 +43,9 @@ struct InputPlan {
     std::vector<int64_t> sizes;
 };
 
+// Tensors that somebody else keeps: counting their owners up and down takes the GIL, for each of them.
+using TensorPointers = std::vector<const at::Tensor *>;
+
 struct GraphOperator {
     operator_info *op = nullptr;
     std::vector<InputPlan> inputs;
@@ -57,17 +60,17 @@ struct GraphOperator {
     ~GraphOperator() {
         if (op) operator_destroy_graph(op);
     }
-    std::vector<at::Tensor> run(const std::vector<at::Tensor> &arguments) const;
+    std::vector<at::Tensor> run(const TensorPointers &arguments) const;
 
    private:
-    std::vector<at::Tensor> on_device(const std::vector<at::Tensor> &arguments, at::Device device) const;
-    at::Tensor output(const OutputPlan &plan, const std::vector<at::Tensor> &arguments,
+    TensorPointers on_device(const TensorPointers &arguments, at::Device device, std::vector<at::Tensor> &moved) const;
+    at::Tensor output(const OutputPlan &plan, const TensorPointers &arguments,
                       const std::vector<at::Tensor> &fresh) const;
 };
 
-at::Device device_of(const std::vector<at::Tensor> &tensors) {
-    for (const at::Tensor &t : tensors)
-        if (is_tpu(t)) return t.device();
+at::Device device_of(const TensorPointers &tensors) {
+    for (const at::Tensor *t : tensors)
+        if (is_tpu(*t)) return t->device();
     return at::Device(kDevice, current_device());
 }
 
@@ -98,16 +101,25 @@ int64_t offset_in(const at::Tensor &t, dtype type) {
     return bytes / item;
 }
 
-// The tensors of other devices are brought over.
-std::vector<at::Tensor> GraphOperator::on_device(const std::vector<at::Tensor> &arguments, at::Device device) const {
-    std::vector<at::Tensor> tensors;
+// The tensors of other devices are brought over, into `moved`.
+TensorPointers GraphOperator::on_device(const TensorPointers &arguments, at::Device device,
+                                        std::vector<at::Tensor> &moved) const {
+    TensorPointers tensors(arguments);
     tensors.reserve(arguments.size() + constants.size());
-    for (const at::Tensor &t : arguments) tensors.push_back(t.device() == device ? t : t.to(device));
-    for (const at::Tensor &t : constants) tensors.push_back(t.device() == device ? t : t.to(device));
+    for (const at::Tensor &t : constants) tensors.push_back(&t);
+    size_t elsewhere = 0;
+    for (const at::Tensor *t : tensors) elsewhere += t->device() != device;
+    if (!elsewhere) return tensors;
+    moved.reserve(elsewhere);
+    for (const at::Tensor *&t : tensors) {
+        if (t->device() == device) continue;
+        moved.push_back(t->to(device));
+        t = &moved.back();
+    }
     return tensors;
 }
 
-at::Tensor GraphOperator::output(const OutputPlan &plan, const std::vector<at::Tensor> &arguments,
+at::Tensor GraphOperator::output(const OutputPlan &plan, const TensorPointers &arguments,
                                  const std::vector<at::Tensor> &fresh) const {
     const auto index = static_cast<size_t>(plan.index);
     switch (plan.kind) {
@@ -118,22 +130,23 @@ at::Tensor GraphOperator::output(const OutputPlan &plan, const std::vector<at::T
         case OutputKind::Input:
             break;
     }
-    const at::Tensor &t = arguments[index];
+    const at::Tensor &t = *arguments[index];
     return plan.whole ? t : share(t, plan.view, offset_in(t, plan.view.dtype));
 }
 
-std::vector<at::Tensor> GraphOperator::run(const std::vector<at::Tensor> &arguments) const {
+std::vector<at::Tensor> GraphOperator::run(const TensorPointers &arguments) const {
     check_not_forked();
     const at::Device device = device_of(arguments);
-    for (size_t i = 0; i < inputs.size(); i++) check_input(inputs[i], arguments[i]);
-    const std::vector<at::Tensor> tensors = on_device(arguments, device);
+    for (size_t i = 0; i < inputs.size(); i++) check_input(inputs[i], *arguments[i]);
+    std::vector<at::Tensor> moved;
+    const TensorPointers tensors = on_device(arguments, device, moved);
     const size_t n = tensors.size(), n_results = results.size();
     std::unique_ptr<core_tensor[]> core(new core_tensor[n + 1]);
     std::unique_ptr<argument[]> args(new argument[n + 1]);
     std::unique_ptr<call_result[]> made(new call_result[n_results + 1]);
     for (size_t i = 0; i < n; i++) {
-        core[i].storage = storage_of(tensors[i]);
-        tensor_geometry(tensors[i], &core[i].geometry);
+        core[i].storage = storage_of(*tensors[i]);
+        tensor_geometry(*tensors[i], &core[i].geometry);
         args[i].tag = ARG_VALUE;
         args[i].count = 0;
         args[i].u.tensor = &core[i];
@@ -161,7 +174,7 @@ std::vector<at::Tensor> GraphOperator::run(const std::vector<at::Tensor> &argume
     for (size_t k = 0; k < n_results; k++) {
         if (results[k].input < 0) continue;
         const auto i = static_cast<size_t>(results[k].input);
-        if (!tensors[i].is_same(arguments[i])) arguments[i].copy_(tensors[i]);
+        if (tensors[i] != arguments[i]) arguments[i]->copy_(*tensors[i]);
     }
     std::vector<at::Tensor> returned;
     returned.reserve(outputs.size());
@@ -305,14 +318,25 @@ PyObject *graph_operator(PyObject *, PyObject *args) {
     END_HANDLE_TH_ERRORS
 }
 
+// Objects that were taken out of a list. Made and destroyed with the GIL.
+struct Taken {
+    std::vector<PyObject *> objects;
+    ~Taken() {
+        for (PyObject *o : objects) Py_DECREF(o);
+    }
+};
+
 // The tensors that the graph reads, in its order. The list is emptied: who calls keeps nothing alive through it.
-std::vector<at::Tensor> take_arguments(const GraphOperator &made, PyObject *list) {
+TensorPointers take_arguments(const GraphOperator &made, PyObject *list, Taken &taken) {
     TORCH_CHECK_TYPE(PyList_Check(list), "a compiled graph is called with one list, not ", Py_TYPE(list)->tp_name);
     const auto n = static_cast<size_t>(PyList_GET_SIZE(list));
     TORCH_CHECK(n >= made.n_arguments, "a compiled graph of ", made.n_arguments, " arguments is called with ", n);
-    std::vector<at::Tensor> arguments;
+    TensorPointers arguments;
     arguments.reserve(made.inputs.size());
-    for (const InputPlan &plan : made.inputs) arguments.push_back(tensor_from(PyList_GET_ITEM(list, plan.position)));
+    for (const InputPlan &plan : made.inputs) arguments.push_back(&tensor_from(PyList_GET_ITEM(list, plan.position)));
+    taken.objects.reserve(n);
+    for (size_t i = 0; i < n; i++) taken.objects.push_back(Py_NewRef(PyList_GET_ITEM(list, i)));
+    if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) < 0) throw python_error();
     return arguments;
 }
 
@@ -334,11 +358,10 @@ PyObject *call_operator(PyObject *self, PyObject *args, PyObject *) {
     const GraphOperator &made = *reinterpret_cast<GraphOperatorObject *>(self)->made;
     std::vector<at::Tensor> returned;
     {
-        std::vector<at::Tensor> arguments = take_arguments(made, list);
-        if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) < 0) return nullptr;
+        Taken taken;
+        const TensorPointers arguments = take_arguments(made, list, taken);
         pybind11::gil_scoped_release released;
         returned = made.run(arguments);
-        arguments.clear();
     }
     return wrap_outputs(returned);
     END_HANDLE_TH_ERRORS
