@@ -235,6 +235,34 @@ def test_results_that_nothing_reads_are_not_computed():
                 torch.testing.assert_close(got.cpu(), want, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: nn.functional.max_pool2d(x, 3, 2, 1),
+        lambda x: nn.functional.max_pool2d(x, (2, 3), (3, 1), (1, 0), ceil_mode=True),
+        lambda x: nn.functional.max_pool2d(x, 2, dilation=2),
+        lambda x: nn.functional.max_pool1d(x[0], 4, 3, 2),
+        lambda x: nn.functional.max_pool3d(x, (1, 2, 2), 1),
+    ],
+)
+def test_a_maximum_pool_and_its_gradient_in_one_program(pool, dtype):
+    """The program finds the maxima again: of equal ones the first, of NaNs the last, as where places are kept."""
+    x = torch.randint(-2, 3, (2, 3, 9, 8), generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[0, 0, 2:4, 3:6], x[0, 1], x[1, 2, 5] = torch.nan, -torch.inf, torch.inf
+    weight = torch.arange(1.0, 9.0).to(dtype)
+
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        y = pool(x)
+        y.backward((weight[: y.size(-1)].to(y.device)).expand_as(y))
+        return x.grad
+
+    with torch.tpu.set_eager_mode(torch.tpu.EagerMode.DEFER_AND_FUSE):
+        got = gradient(x.to("tpu")).cpu()
+    torch.testing.assert_close(got, gradient(x))
+
+
 def test_functions_of_the_cpu_are_left_to_their_default():
     used = []
 

@@ -123,6 +123,9 @@ hlo_value hlo_reshape(hlo_builder *b, hlo_value x, int rank, const int64_t *dims
  * to work on the merged dimensions look for them. */
 hlo_value hlo_reshaped_from(hlo_value v);
 hlo_value hlo_transposed_from(hlo_value v);
+/* What the lowering that made v says of it, for lowerings that take it; NULL: nothing. */
+void hlo_set_note(hlo_value v, const void *note);
+const void *hlo_note(hlo_value v);
 hlo_value hlo_transpose(hlo_builder *b, hlo_value x,
                         const int64_t *permutation); /* result dim i is operand dim permutation[i] */
 hlo_value hlo_slice(hlo_builder *b, hlo_value x, const int64_t *start, const int64_t *limit,

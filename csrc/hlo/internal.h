@@ -18,6 +18,7 @@ typedef struct hlo_node {
     hlo_value_info info; /* first: an hlo_value is a pointer to it */
     const hlo_region *scope;
     hlo_value reshaped, transposed; /* what it is a reshape or a matrix's transpose of, or NULL */
+    const void *note;               /* hlo_set_note */
 } hlo_node;
 
 typedef struct hlo_parameter_info {

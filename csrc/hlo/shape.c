@@ -40,6 +40,10 @@ hlo_value hlo_broadcast_to(hlo_builder *b, hlo_value x, int rank, const int64_t 
 
 hlo_value hlo_reshaped_from(hlo_value v) { return v ? ((const hlo_node *)v)->reshaped : NULL; }
 hlo_value hlo_transposed_from(hlo_value v) { return v ? ((const hlo_node *)v)->transposed : NULL; }
+void hlo_set_note(hlo_value v, const void *note) {
+    if (v) ((hlo_node *)v)->note = note;
+}
+const void *hlo_note(hlo_value v) { return v ? ((const hlo_node *)v)->note : NULL; }
 
 hlo_value hlo_reshape(hlo_builder *b, hlo_value x, int rank, const int64_t *dims) {
     if (!hlo_ready(b, 1, &x) || !check_rank(b, "stablehlo.reshape", rank)) return NULL;

@@ -115,21 +115,50 @@ static located pool_dim(hlo_builder *b, located x, int dim, const pool_axis *a) 
 
 /* ---- max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode) ---- */
 
+static void pool_window(hlo_window *w, int rank, int spatial, const pool_axis *axes) {
+    hlo_window_init(w, rank);
+    for (int i = 0; i < spatial; i++) {
+        const pool_axis *a = &axes[i];
+        int dim = rank - spatial + i;
+        int64_t missing = (a->count - 1) * a->stride + (a->kernel - 1) * a->dilation + 1 - a->size - a->padding;
+        w->window[dim] = a->kernel;
+        w->stride[dim] = a->stride;
+        w->window_dilation[dim] = a->dilation;
+        w->low[dim] = a->padding;
+        w->high[dim] = missing > 0 ? missing : 0;
+    }
+}
+
 /* Values alone: one reduce_window. */
 static hlo_value pool_values(hlo_builder *b, hlo_value x, int spatial, const pool_axis *axes) {
     hlo_window w;
-    hlo_window_init(&w, x->rank);
-    for (int i = 0; i < spatial; i++) {
-        const pool_axis *a = &axes[i];
-        int dim = x->rank - spatial + i;
-        int64_t missing = (a->count - 1) * a->stride + (a->kernel - 1) * a->dilation + 1 - a->size - a->padding;
-        w.window[dim] = a->kernel;
-        w.stride[dim] = a->stride;
-        w.window_dilation[dim] = a->dilation;
-        w.low[dim] = a->padding;
-        w.high[dim] = missing > 0 ? missing : 0;
-    }
+    pool_window(&w, x->rank, spatial, axes);
     return hlo_reduce_window(b, HLO_REDUCE_MAXIMUM, x, &w);
+}
+
+/* What a pool's places are the places of. A gradient in the same program that gets them knows then that they are those
+ * of the maxima, and need not read them: the compiler drops what computes them. */
+typedef struct {
+    const void *kind; /* &places_kind */
+    hlo_value x;
+    int spatial;
+    pool_axis axes[3];
+} places_note;
+static const char places_kind;
+
+static hlo_value noted(hlo_builder *b, hlo_value places, hlo_value x, int spatial, const pool_axis *axes) {
+    places_note *note = ARENA_NEW(hlo_arena(b), places_note, 1);
+    if (!note) return hlo_fail(b, STATUS_OUT_OF_MEMORY, "out of host memory");
+    *note = (places_note){&places_kind, x, spatial, {{0}}};
+    memcpy(note->axes, axes, sizeof *axes * (size_t)spatial);
+    hlo_set_note(places, note);
+    return places;
+}
+
+static bool are_places_of(hlo_value index, hlo_value x, int spatial, const pool_axis *axes) {
+    const places_note *note = hlo_note(index);
+    return note && note->kind == &places_kind && note->x == x && note->spatial == spatial &&
+           memcmp(note->axes, axes, sizeof *axes * (size_t)spatial) == 0;
 }
 
 static void lower_max_pool(lowering *l) {
@@ -147,8 +176,8 @@ static void lower_max_pool(lowering *l) {
     } else {
         located best = {x, places(b, x, spatial)};
         for (int i = spatial - 1; i >= 0; i--) best = pool_dim(b, best, x->rank - spatial + i, &axes[i]);
-        result_set(l, 0, best.value);
-        result_set(l, 1, best.place);
+        result_set(l, 0, pool_values(b, x, spatial, axes));
+        result_set(l, 1, noted(b, hlo_convert(b, best.place, DTYPE_I64), x, spatial, axes));
     }
 }
 
@@ -245,14 +274,42 @@ static hlo_value gradient(lowering *l, hlo_value grad, hlo_value x, hlo_value in
     return scatter_gradient(l, grad, index, x);
 }
 
+/* Each window's gradient goes to its maximum, found again: the first of equal ones, the last NaN. */
+static hlo_value window_gradient(hlo_builder *b, hlo_value grad, hlo_value x, int spatial, const pool_axis *axes) {
+    hlo_value pair[2];
+    const hlo_type types[2] = {{x->dtype, 0, NULL}, {x->dtype, 0, NULL}};
+    hlo_region_begin(b, 2, types, pair);
+    hlo_value stays = hlo_ge(b, pair[0], pair[1]);
+    if (dtype_is_float(x->dtype))
+        stays = hlo_or(b, stays, hlo_and(b, hlo_is_nan(b, pair[0]), hlo_not(b, hlo_is_nan(b, pair[1]))));
+    hlo_region *select = hlo_region_end(b, 1, &stays);
+    hlo_region_begin(b, 2, types, pair);
+    hlo_value sum = hlo_add(b, pair[0], pair[1]);
+    hlo_region *scatter = hlo_region_end(b, 1, &sum);
+    hlo_window w;
+    pool_window(&w, x->rank, spatial, axes);
+    return hlo_select_and_scatter(b, x, grad, hlo_scalar(b, x->dtype, 0), &w, select, scatter);
+}
+
+static bool is_dilated(const pool_axis *axes, int spatial) {
+    for (int i = 0; i < spatial; i++)
+        if (axes[i].dilation != 1) return true;
+    return false;
+}
+
 /* (grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices) */
 static void lower_max_pool_backward(lowering *l) {
+    hlo_builder *b = lower_builder(l);
     hlo_value grad = arg_tensor(l, 0), x = arg_tensor(l, 1), index = arg_tensor(l, 7);
     int spatial = pool_spatial(l);
     if (!grad || !x || !index || x->rank < spatial) return;
     pool_axis axes[3];
     pool_axes(l, 2, true, x->dims + x->rank - spatial, grad->dims + grad->rank - spatial, axes);
-    result_set(l, 0, gradient(l, grad, x, index, axes));
+    bool known = grad->dtype == x->dtype && !is_dilated(axes, spatial) && are_places_of(index, x, spatial, axes);
+    if (known && hlo_element_count(grad) > 0)
+        result_set(l, 0, window_gradient(b, grad, x, spatial, axes));
+    else
+        result_set(l, 0, gradient(l, hlo_convert(b, grad, dtype_opmath(grad->dtype)), x, index, axes));
 }
 
 /* (grad_output, self, indices): windows are regular where the sizes divide. */
@@ -365,8 +422,8 @@ static void lower_fractional_max_backward(lowering *l) {
 const op_row ops_max_pool[] = {
     {"aten::max_pool2d_with_indices", PROMOTE_NONE, .lower = lower_max_pool},
     {"aten::max_pool3d_with_indices", PROMOTE_NONE, .lower = lower_max_pool},
-    {"aten::max_pool2d_with_indices_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_max_pool_backward},
-    {"aten::max_pool3d_with_indices_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_max_pool_backward},
+    {"aten::max_pool2d_with_indices_backward", PROMOTE_NONE, .lower = lower_max_pool_backward},
+    {"aten::max_pool3d_with_indices_backward", PROMOTE_NONE, .lower = lower_max_pool_backward},
     {"aten::adaptive_max_pool2d", PROMOTE_NONE, .lower = lower_adaptive_max},
     {"aten::adaptive_max_pool3d", PROMOTE_NONE, .lower = lower_adaptive_max},
     {"aten::adaptive_max_pool2d_backward", PROMOTE_NONE, OP_OPMATH, .lower = lower_adaptive_max_backward},
