@@ -248,7 +248,7 @@ def main():
             rounds[name].append(run(name, ["operators", "chain", "copies", "training"], meter, options.out))
     results = {name: best_of(r) for name, r in rounds.items()}
     print("... memory", flush=True)
-    results["ours"] += run("ours", ["memory"], meter, options.out / "memory")
+    results["ours"] += run("ours", ["compiled", "memory"], meter, options.out / "memory")
     print("... first results", flush=True)
     results["first process"], results["second process"] = starts(meter, options.out)
     if not options.no_tpu_cost:
@@ -283,6 +283,12 @@ def main():
         "loss",
     )
     table("forward, backward, AdamW", columns, training_rows(results))
+    called = [
+        (f"{line['parameters']} parameters: {line['name']}", line["execute_us"], line["above_us"])
+        for _, line in rows_of
+        if line["part"] == "compiled"
+    ]
+    table("calling a compiled function", ("", "us in the plugin's execute", "us above it"), called)
     names = [line["name"] for i, line in rows_of if i == "first process" and line["part"] == "start"]
     cells = [(p, f) for f in ("seconds", "compiled") for p in ("first process", "second process")]
     starting = [(name, *(value(results, p, "start", name, f) for p, f in cells)) for name in names]

@@ -3,7 +3,8 @@
     python bench/work.py IMPLEMENTATION PART...
 
 IMPLEMENTATION: `ours`; `cpu`, PyTorch's own kernels; `reference`, the published torch-tpu wheel, in an environment of
-its own. PART: `operators`, `chain`, `copies`, `training`, `memory`, `start`, `instructions`. METER: a library made of
+its own. PART: `operators`, `chain`, `copies`, `training`, `compiled`, `memory`, `start`,
+`instructions`. METER: a library made of
 meter.c.
 """
 
@@ -263,6 +264,57 @@ def training(device, meter):
             part="training", name=name, first_step_s=cold, step_ms=best * 1e3, launches=launches,
             programs=warm[0] - before[0], programs_later=after[0] - warm[0], loss=loss, steps=ROUNDS * steps,
         )  # fmt: skip
+
+
+def compiled(device, meter):
+    """A call of a compiled function of 2 and of 200 parameters: microseconds in all, in the plugin's execute, and above
+    it: of the call as users make it, of what Dynamo made of it (no guards), and of the graph alone (no wrappers)."""
+    import types
+
+    import torch
+    from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+
+    graphs, call_of = [], importlib.import_module("torch_tpu._compile").call_of
+
+    def kept(*args):
+        graphs.append(call_of(*args))
+        return graphs[-1]
+
+    importlib.import_module("torch_tpu._compile").call_of = kept
+    for count in (2, 200):
+        parameters = [torch.nn.Parameter(torch.ones(64, device=device)) for _ in range(count)]
+
+        def total(parameters):
+            s = parameters[0]
+            for p in parameters[1:]:
+                s = s + p
+            return s
+
+        torch._dynamo.reset()
+        function = torch.compile(total)
+        with torch.no_grad():
+            function(parameters)
+            code = _debug_get_cache_entry_list(total.__code__)[0].code
+            inner = types.FunctionType(code, total.__globals__)
+            graph = graphs[-1]
+            calls = {
+                "call": lambda f=function, p=parameters: f(p),
+                "without guards": lambda f=inner, p=parameters: f(p),
+                "graph alone": lambda f=graph, p=parameters: f(list(p)),
+            }
+            for name, call in calls.items():
+                for _ in range(WARM):
+                    call()
+                least = (float("inf"), 0.0)
+                for _ in range(2 * ROUNDS):
+                    synchronize(device)
+                    inside, start = meter.execute_us(), time.perf_counter()
+                    for _ in range(CALLS):
+                        call()
+                    us = (time.perf_counter() - start) / CALLS * 1e6
+                    inside = (meter.execute_us() - inside) / CALLS
+                    least = min(least, (us - inside, inside))
+                show(part="compiled", name=name, parameters=count, above_us=least[0], execute_us=least[1])
 
 
 def memory(device, meter):

@@ -235,6 +235,17 @@ def test_results_that_nothing_reads_are_not_computed():
                 torch.testing.assert_close(got.cpu(), want, equal_nan=True)
 
 
+def test_views_whose_schemas_do_not_say_so():
+    def parts(x):
+        a, b, c = torch.unsafe_split(x + 1, 2, 1)
+        d, e = torch.unsafe_split_with_sizes(x, [1, 4], -1)
+        return [a, b[0] * 2, c, d.exp(), e, torch.ops.aten._unsafe_view(x, [25, 5])[3], *torch.unsafe_chunk(x, 3), x]
+
+    x = torch.randn(5, 5, 5)
+    for got, want in zip(torch.compile(parts)(x.to("tpu")), parts(x), strict=True):
+        torch.testing.assert_close(got.cpu(), want)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize(
     "pool",

@@ -82,6 +82,10 @@ def may_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return False
 
 
+def shares_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
 @functools.cache
 def functional_overload(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     """The operator without mutation that computes what an in-place or out= operator writes."""
@@ -155,6 +159,8 @@ _IGNORED = {
 _ASSERTIONS = {"aten::_assert_async", "aten::_assert_async.msg", "aten::_functional_assert_async.msg"}
 # A fresh tensor with the operand's value.
 _COPIES = {"aten::clone", "aten::lift_fresh_copy", "aten::lift_fresh", "aten::lift", "aten::contiguous", "prims::clone"}
+# Views by what they do, though their schemas do not say so.
+_HIDDEN_VIEWS = {"aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes", "aten::_unsafe_view"}
 _EMPTY = {
     "aten::empty.memory_format",
     "aten::empty_like",
@@ -464,6 +470,8 @@ class Recorder(TorchDispatchMode):
 
     def _node(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         out = self._fake(op, args, kwargs)
+        if name in _HIDDEN_VIEWS and all(shares_storage(t, args[0]) for t in pytree.tree_leaves(out)):
+            return out
         bound = bind(op, args, kwargs)
         encoded = [self._encode(v, str(a.real_type)) for v, a in zip(bound, op._schema.arguments, strict=True)]
         leaves = pytree.tree_leaves(out, is_leaf=lambda x: x is None)

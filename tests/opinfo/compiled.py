@@ -1,6 +1,6 @@
 """PyTorch's operator and module databases through torch.compile: float32, compared with the CPU.
 
-python tests/opinfo/compiled.py [--every N] [--first K] [--only REGEX] [--modules] [--samples N] [--failures]
+python tests/opinfo/compiled.py [--every N] [--first K] [--only REGEX] [--modules] [--samples N] [--least SHARE]
 
 Prints what failed, what ran operator by operator instead of as one program, and the share that passed.
 """
