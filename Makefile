@@ -20,7 +20,7 @@ export CMAKE_C_COMPILER_LAUNCHER := ccache
 export CMAKE_CXX_COMPILER_LAUNCHER := ccache
 endif
 
-.PHONY: help setup demo test test-native test-python sanitize lint docs bench reference fuzz conformance wheel clean
+.PHONY: help setup demo test test-native test-python sanitize sanitize-threads lint docs bench reference fuzz conformance wheel clean
 
 help:
 	@echo "make demo         set up, build, run examples/quickstart.py"
@@ -30,6 +30,7 @@ help:
 	@echo "make fuzz         20,000 random programs against the CPU"
 	@echo "make conformance  PyTorch's operator, module and optimizer databases, every dtype"
 	@echo "make sanitize     the C tests under AddressSanitizer and UBSan"
+	@echo "make sanitize-threads  the launch queue's test under ThreadSanitizer"
 	@echo "make lint         ruff, mypy, clang-format, cppcheck"
 	@echo "make docs         write docs/operators.md and docs/environment.md"
 	@echo "make wheel        a wheel in dist/"
@@ -68,11 +69,18 @@ test: test-native sanitize test-python
 test-native: setup
 	TORCH_TPU_TEST_PLUGIN=$(CPU_PLUGIN) $(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
+SANITIZED = $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython_EXECUTABLE=$(abspath $(PY)) \
+    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DTORCH_TPU_BRIDGE=OFF -DTORCH_TPU_TESTS=ON
+
 sanitize: setup
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython_EXECUTABLE=$(abspath $(PY)) \
-	    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DTORCH_TPU_BRIDGE=OFF -DTORCH_TPU_TESTS=ON -DTORCH_TPU_SANITIZE=ON >build/sanitize.log
+	$(SANITIZED) -B build/sanitize -DTORCH_TPU_SANITIZE=address,undefined >build/sanitize.log
 	$(BIN)/cmake --build build/sanitize -j $(JOBS) >>build/sanitize.log || (tail -40 build/sanitize.log; false)
 	UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
+
+sanitize-threads: setup
+	$(SANITIZED) -B build/sanitize-threads -DTORCH_TPU_SANITIZE=thread >build/sanitize-threads.log
+	$(BIN)/cmake --build build/sanitize-threads -j $(JOBS) --target queue_test fake_plugin
+	$(BIN)/ctest --test-dir build/sanitize-threads --output-on-failure --repeat until-fail:10 -R queue_test
 
 test-python: setup
 	$(PYTEST) tests

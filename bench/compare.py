@@ -193,7 +193,9 @@ def operator_rows(results, counts):
         bar = bar_of(name, reference, cpu)
         ratio = line["us"] / reference if bar else None
         met = None if bar is None else "yes" if line["us"] <= bar else "no"
-        yield [name, line["us"], cpu, reference, ratio, bar, met, round(counts[name]) if name in counts else None]
+        done = [line["done_us"], value(results, "reference", "operators", name, "done_us")]
+        count = round(counts[name]) if name in counts else None
+        yield [name, line["us"], cpu, reference, ratio, bar, met, *done, count]
 
 
 def training_rows(results):
@@ -265,7 +267,8 @@ def main():
         counts = instructions(meter, options.out)
 
     rows = list(operator_rows(results, counts))
-    columns = ("operator", "us", "CPU us", "wheel us", "of the wheel", "bar us", "met", "instructions")
+    columns = ("operator", "us", "CPU us", "wheel us", "of the wheel", "bar us", "met")
+    columns += ("us until done", "wheel us until done", "instructions")
     table("issuing one operator", columns, rows)
     rows_of = [(i, line) for i, lines in results.items() for line in lines if "error" not in line]
     chains = [(f"{i}, {line['name']}", line["us"]) for i, line in rows_of if line["part"] == "chain"]
@@ -286,11 +289,15 @@ def main():
     )
     table("forward, backward, AdamW", columns, training_rows(results))
     called = [
-        (f"{line['parameters']} parameters: {line['name']}", line["execute_us"], line["above_us"])
+        (f"{line['parameters']} parameters: {line['name']}", line["execute_us"], line["issue_us"], line["above_us"])
         for _, line in rows_of
         if line["part"] == "compiled"
     ]
-    table("calling a compiled function", ("", "us in the plugin's execute", "us above it"), called)
+    table(
+        "calling a compiled function",
+        ("", "us in the plugin's execute", "us to issue", "us until done, above execute"),
+        called,
+    )
     names = [line["name"] for i, line in rows_of if i == "first process" and line["part"] == "start"]
     cells = [(p, f) for f in ("seconds", "compiled") for p in ("first process", "second process")]
     starting = [(name, *(value(results, p, "start", name, f) for p, f in cells)) for name in names]

@@ -72,6 +72,12 @@ TABLE = (
     Variable(
         "TORCH_TPU_FUSED_NODES", "1024", "Fused mode: a program is launched when it has this many operators.", "count"
     ),
+    Variable(
+        "TORCH_TPU_LAUNCH_THREAD",
+        "1",
+        "`0`: every launch calls the plugin at once; no thread of ours does it when many operators follow each other.",
+        "flag",
+    ),
     Variable("XDG_CACHE_HOME", "`.cache` in `HOME`", "Where users' caches are."),
     Variable("HOME", "no cache on disk", "The user's directory."),
     Variable(

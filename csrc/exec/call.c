@@ -475,7 +475,7 @@ static status *run(launch *l, call *c) {
     if (l->e->n_outputs == 0) return NULL;
     STATUS_TRY(make_extra_inputs(l, c));
     STATUS_TRY(storage_name_holders(
-        pjrt_execute(l->v->executable, c->device, l->v->n_parameters, l->inputs, l->donate, l->outputs)));
+        pjrt_execute_soon(l->v->executable, c->device, l->v->n_parameters, l->inputs, l->donate, l->outputs)));
     COUNT(launches, 1);
     return NULL;
 }

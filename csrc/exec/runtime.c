@@ -330,7 +330,7 @@ status *runtime_synchronize(int device) {
     for (storage *s = storage_list; s; s = s->next)
         if (s->base && s->device == device) waiting[n++] = pjrt_buffer_retain(s->base);
     exec_release();
-    status *first = NULL;
+    status *first = pjrt_queue_finish(); /* also what no tensor waits for */
     for (size_t i = 0; i < n; i++) {
         status *s = pjrt_buffer_wait(waiting[i]);
         pjrt_buffer_release(waiting[i]);

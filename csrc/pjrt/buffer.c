@@ -4,26 +4,32 @@
 
 /* ---- life ---- */
 
-pjrt_buffer *pjrt_buffer_new(pjrt_client *c) {
+pjrt_buffer *pjrt_buffer_new(pjrt_client *c, dtype type, int rank, int64_t bytes) {
     pjrt_buffer *b = mem_alloc(sizeof *b);
     if (!b) return NULL;
     atomic_init(&b->references, 1);
     b->client = c;
-    return b;
-}
-
-void pjrt_buffer_fill(pjrt_buffer *b, PJRT_Buffer *buffer, dtype type, int rank, int64_t bytes) {
-    b->buffer = buffer;
     b->type = type;
     b->rank = rank;
     b->bytes = bytes;
-    pjrt_count_buffer(bytes);
+    return b;
 }
 
-void pjrt_buffer_mark_donated(pjrt_buffer *b) {
-    if (b->donated) return;
-    b->donated = true;
-    pjrt_count_buffer_gone(b->bytes);
+void pjrt_buffer_book(pjrt_buffer *b) {
+    b->booked = true;
+    pjrt_count_buffer(b->bytes);
+}
+
+void pjrt_buffer_unbook(pjrt_buffer *b) {
+    if (b->booked) pjrt_count_buffer_gone(b->bytes);
+    b->booked = false;
+}
+
+void pjrt_buffer_destroy(pjrt_buffer *b) {
+    PJRT_Buffer_Destroy_Args args = PJRT_ARGS(PJRT_Buffer_Destroy, .buffer = b->buffer);
+    if (b->buffer) status_free(PJRT_CALL(b->client->api, PJRT_Buffer_Destroy, &args));
+    status_free(b->error);
+    mem_free(b);
 }
 
 pjrt_buffer *pjrt_buffer_retain(pjrt_buffer *b) {
@@ -33,12 +39,11 @@ pjrt_buffer *pjrt_buffer_retain(pjrt_buffer *b) {
 
 void pjrt_buffer_release(pjrt_buffer *b) {
     if (!b || atomic_fetch_sub_explicit(&b->references, 1, memory_order_acq_rel) != 1) return;
-    if (b->buffer) {
-        PJRT_Buffer_Destroy_Args args = PJRT_ARGS(PJRT_Buffer_Destroy, .buffer = b->buffer);
-        status_free(PJRT_CALL(b->client->api, PJRT_Buffer_Destroy, &args));
-        if (!b->donated) pjrt_count_buffer_gone(b->bytes);
-    }
-    mem_free(b);
+    pjrt_buffer_unbook(b); /* as of now, whenever the plugin's buffer goes */
+    if (pjrt_queue_passed(b->made) && pjrt_queue_passed(b->used))
+        pjrt_buffer_destroy(b);
+    else
+        pjrt_queue_drop(b);
 }
 
 int pjrt_buffer_references(const pjrt_buffer *b) {
@@ -50,6 +55,15 @@ dtype pjrt_buffer_dtype(const pjrt_buffer *b) { return b->type; }
 
 /* ---- readiness ---- */
 
+status *pjrt_buffer_error(const pjrt_buffer *b) {
+    return b->error ? status_new(status_get_code(b->error), "%s", status_message(b->error)) : NULL;
+}
+
+status *pjrt_buffer_settle(pjrt_buffer *b) {
+    STATUS_TRY(pjrt_queue_reach(b->made));
+    return pjrt_buffer_error(b);
+}
+
 static status *ready_event(pjrt_buffer *b, PJRT_Event **out) {
     PJRT_Buffer_ReadyEvent_Args args = PJRT_ARGS(PJRT_Buffer_ReadyEvent, .buffer = b->buffer);
     status *s = PJRT_CALL(b->client->api, PJRT_Buffer_ReadyEvent, &args);
@@ -59,11 +73,14 @@ static status *ready_event(pjrt_buffer *b, PJRT_Event **out) {
 
 status *pjrt_buffer_wait(pjrt_buffer *b) {
     PJRT_Event *event = NULL;
+    STATUS_TRY(pjrt_buffer_settle(b));
     STATUS_TRY(ready_event(b, &event));
     return pjrt_event_finish(b->client->api, event);
 }
 
 bool pjrt_buffer_is_ready(pjrt_buffer *b) {
+    if (!pjrt_queue_passed(b->made)) return false;
+    if (b->error) return true;
     PJRT_Event *event = NULL;
     PJRT_Event_IsReady_Args args = PJRT_ARGS(PJRT_Event_IsReady, );
     status *s = ready_event(b, &event);
@@ -84,6 +101,7 @@ bool pjrt_buffer_failed(pjrt_buffer *b) {
 
 status *pjrt_buffer_unsafe_pointer(pjrt_buffer *b, void **out) {
     *out = NULL;
+    STATUS_TRY(pjrt_buffer_settle(b));
     PJRT_Buffer_UnsafePointer_Args args = PJRT_ARGS(PJRT_Buffer_UnsafePointer, .buffer = b->buffer);
     if (!PJRT_HAS(b->client->api, PJRT_Buffer_UnsafePointer)) return NULL;
     status *s = PJRT_CALL(b->client->api, PJRT_Buffer_UnsafePointer, &args);

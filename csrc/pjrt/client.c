@@ -90,6 +90,7 @@ status *pjrt_client_create(pjrt_plugin *p, int n_options, const pjrt_option *opt
 
 void pjrt_client_destroy(pjrt_client *c) {
     if (!c) return;
+    status_free(pjrt_queue_finish());
     PJRT_Client_Destroy_Args args = PJRT_ARGS(PJRT_Client_Destroy, .client = c->client);
     if (c->client) status_free(PJRT_CALL(c->api, PJRT_Client_Destroy, &args));
     arena_destroy(c->memory);

@@ -41,7 +41,7 @@ status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtyp
     if (!data && bytes)
         return status_new(STATUS_VALUE, "no host memory given for a buffer of %lld bytes", (long long)bytes);
 
-    pjrt_buffer *b = pjrt_buffer_new(c);
+    pjrt_buffer *b = pjrt_buffer_new(c, t, rank, bytes);
     if (!b) return status_no_memory();
     host_block *block = bytes >= LARGE && !strcmp(c->platform, "cpu") ? host_block_take((size_t)bytes) : NULL;
     if (block) {
@@ -56,7 +56,8 @@ status *pjrt_buffer_from_host(pjrt_client *c, int device, const void *data, dtyp
     }
     if (block) give_when_done(c->api, args.done_with_host_buffer, block);
     pjrt_event_destroy(c->api, args.done_with_host_buffer); /* without a block the call itself has read the data */
-    pjrt_buffer_fill(b, args.buffer, t, rank, bytes);
+    b->buffer = args.buffer;
+    pjrt_buffer_book(b);
     pjrt_count_host_to_device(bytes);
     *out = b;
     return NULL;
@@ -131,6 +132,7 @@ static bool copy_in_place(pjrt_buffer *b, void *data, size_t size) {
 status *pjrt_buffer_to_host(pjrt_buffer *b, void *data, size_t size) {
     if (size != (size_t)b->bytes)
         return status_new(STATUS_INTERNAL, "a copy of %zu bytes from a buffer of %lld", size, (long long)b->bytes);
+    STATUS_TRY(pjrt_buffer_settle(b));
     bool in_place = size > 0 && is_host_memory(b);
     if (in_place || size == 0) STATUS_TRY(pjrt_buffer_wait(b));
     if (size == 0) return NULL;
@@ -141,16 +143,18 @@ status *pjrt_buffer_to_host(pjrt_buffer *b, void *data, size_t size) {
 
 status *pjrt_buffer_copy_to_device(pjrt_buffer *b, int device, pjrt_buffer **out) {
     *out = NULL;
+    STATUS_TRY(pjrt_buffer_settle(b));
     PJRT_Buffer_CopyToDevice_Args args = PJRT_ARGS(PJRT_Buffer_CopyToDevice, .buffer = b->buffer);
     STATUS_TRY(pjrt_client_device(b->client, device, &args.dst_device));
-    pjrt_buffer *copy = pjrt_buffer_new(b->client);
+    pjrt_buffer *copy = pjrt_buffer_new(b->client, b->type, b->rank, b->bytes);
     if (!copy) return status_no_memory();
     status *s = PJRT_CALL(b->client->api, PJRT_Buffer_CopyToDevice, &args);
     if (s) {
         pjrt_buffer_release(copy);
         return s;
     }
-    pjrt_buffer_fill(copy, args.dst_buffer, b->type, b->rank, b->bytes);
+    copy->buffer = args.dst_buffer;
+    pjrt_buffer_book(copy);
     *out = copy;
     return NULL;
 }

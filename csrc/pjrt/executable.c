@@ -46,6 +46,7 @@ static status *read_results(const PJRT_Api *api, pjrt_executable *e) {
         if (!pjrt_dense_bytes(r->type, r->rank, next, &r->bytes))
             return status_new(STATUS_INTERNAL, "the PJRT plugin tells impossible dimensions of a result");
         next += r->rank;
+        e->result_bytes += r->bytes;
     }
     return NULL;
 }
@@ -127,6 +128,9 @@ pjrt_executable *pjrt_executable_retain(pjrt_executable *e) {
 
 void pjrt_executable_release(pjrt_executable *e) {
     if (!e || atomic_fetch_sub_explicit(&e->references, 1, memory_order_acq_rel) != 1) return;
+    status *stuck = pjrt_queue_reach(e->used);
+    status_free(stuck);
+    if (stuck) return; /* a launch that waits for memory still needs it */
     destroy_executable(e->client->api, e->executable);
     destroy_loaded(e->client->api, e->loaded);
     mem_free(e);
@@ -163,17 +167,13 @@ status *pjrt_executable_deserialize(pjrt_client *c, const void *data, size_t siz
 
 /* ---- launching ---- */
 
-enum { FEW = 64 }; /* arguments for which a launch allocates nothing but the result buffers */
-
-/* The arrays that PJRT wants. `fixed` are the indices of the inputs that keep their memory. */
-typedef struct {
-    PJRT_Buffer **inputs, **results;
-    int64_t *fixed;
-    void *allocated; /* NULL: they are on the stack */
-} launch_arrays;
-
-static bool allocate_arrays(launch_arrays *a, int n_inputs, int n_results) {
+bool launch_arrays_init(launch_arrays *a, int n_inputs, int n_results) {
     size_t inputs = (size_t)n_inputs, results = (size_t)n_results;
+    a->inputs = a->few_inputs;
+    a->results = a->few_results;
+    a->fixed = a->few_fixed;
+    a->allocated = NULL;
+    if (n_inputs <= FEW && n_results <= FEW) return true;
     a->allocated = mem_alloc((inputs + results) * sizeof(PJRT_Buffer *) + inputs * sizeof(int64_t));
     if (!a->allocated) return false;
     a->fixed = a->allocated;
@@ -182,68 +182,82 @@ static bool allocate_arrays(launch_arrays *a, int n_inputs, int n_results) {
     return true;
 }
 
-static size_t list_fixed(int n_inputs, const bool *donate, int64_t *fixed) {
-    size_t n = 0;
-    for (int i = 0; i < n_inputs; i++)
-        if (!donate || !donate[i]) fixed[n++] = i;
-    return n;
-}
+void launch_arrays_free(launch_arrays *a) { mem_free(a->allocated); }
 
-static void release_all(int n, pjrt_buffer **buffers) {
-    for (int i = 0; i < n; i++) {
-        pjrt_buffer_release(buffers[i]);
-        buffers[i] = NULL;
+void pjrt_results_release(pjrt_executable *e, pjrt_buffer **outputs) {
+    for (int i = 0; i < e->n_results; i++) {
+        pjrt_buffer_release(outputs[i]);
+        outputs[i] = NULL;
     }
 }
 
-/* Result structs are made before the launch, which cannot be taken back, so that lack of memory is found in time. */
-static status *make_results(pjrt_executable *e, pjrt_buffer **outputs) {
+status *pjrt_results_create(pjrt_executable *e, pjrt_buffer **outputs) {
     for (int i = 0; i < e->n_results; i++) {
-        outputs[i] = pjrt_buffer_new(e->client);
+        const pjrt_result_info *r = &e->results[i];
+        outputs[i] = pjrt_buffer_new(e->client, r->type, r->rank, r->bytes);
         if (outputs[i]) continue;
-        release_all(i, outputs);
+        while (i-- > 0) {
+            pjrt_buffer_release(outputs[i]);
+            outputs[i] = NULL;
+        }
         return status_no_memory();
     }
     return NULL;
 }
 
-static status *launch(pjrt_executable *e, PJRT_Device *device, int n_inputs, const bool *donate,
-                      const launch_arrays *a) {
+status *pjrt_launch(pjrt_executable *e, PJRT_Device *device, int n_inputs, size_t n_fixed, const launch_arrays *a) {
     PJRT_ExecuteOptions options = {.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE};
     if (e->may_donate) { /* otherwise nothing can be donated, and the list would only cost time */
-        options.num_non_donatable_input_indices = list_fixed(n_inputs, donate, a->fixed);
+        options.num_non_donatable_input_indices = n_fixed;
         options.non_donatable_input_indices = a->fixed;
     }
     PJRT_Buffer *const *argument_list = a->inputs;
     PJRT_LoadedExecutable_Execute_Args args = PJRT_ARGS(
         PJRT_LoadedExecutable_Execute, .executable = e->loaded, .options = &options, .argument_lists = &argument_list,
-        .num_devices = 1, .num_args = (size_t)n_inputs, .output_lists = &a->results,
+        .num_devices = 1, .num_args = (size_t)n_inputs, .output_lists = (PJRT_Buffer * *const *)&a->results,
         /* With one device there is nothing to choose, and not every plugin takes a choice. */
         .execute_device = e->client->n_devices > 1 ? device : NULL);
     return PJRT_CALL(e->client->api, PJRT_LoadedExecutable_Execute, &args);
 }
 
+void pjrt_launched(pjrt_executable *e, int n_inputs, pjrt_buffer *const *inputs, const bool *donate,
+                   pjrt_buffer *const *outputs) {
+    for (int i = 0; donate && i < n_inputs; i++)
+        if (donate[i]) pjrt_buffer_unbook(inputs[i]);
+    for (int i = 0; i < e->n_results; i++) pjrt_buffer_book(outputs[i]);
+    atomic_store_explicit(&e->use, next_use(), memory_order_relaxed);
+    pjrt_count_execute();
+}
+
+/* The inputs, once they are made; one that is given away must have been read by all others, too. */
+static status *take_inputs(int n_inputs, pjrt_buffer *const *inputs, const bool *donate, launch_arrays *a,
+                           size_t *n_fixed) {
+    *n_fixed = 0;
+    for (int i = 0; i < n_inputs; i++) {
+        bool given = donate && donate[i];
+        STATUS_TRY(pjrt_buffer_settle(inputs[i]));
+        if (given) STATUS_TRY(pjrt_queue_reach(inputs[i]->used));
+        if (!given) a->fixed[(*n_fixed)++] = i;
+        a->inputs[i] = inputs[i]->buffer;
+    }
+    return NULL;
+}
+
 status *pjrt_execute(pjrt_executable *e, int device, int n_inputs, pjrt_buffer *const *inputs, const bool *donate,
                      pjrt_buffer **outputs) {
-    PJRT_Buffer *few_inputs[FEW], *few_results[FEW];
-    int64_t few_fixed[FEW];
-    launch_arrays a = {few_inputs, few_results, few_fixed, NULL};
+    launch_arrays a;
     PJRT_Device *target = NULL;
+    size_t n_fixed;
     STATUS_TRY(pjrt_client_device(e->client, device, &target));
-    if ((n_inputs > FEW || e->n_results > FEW) && !allocate_arrays(&a, n_inputs, e->n_results))
-        return status_no_memory();
-    status *s = make_results(e, outputs);
+    if (!launch_arrays_init(&a, n_inputs, e->n_results)) return status_no_memory();
+    status *s = take_inputs(n_inputs, inputs, donate, &a, &n_fixed);
+    if (!s) s = pjrt_results_create(e, outputs);
     if (!s) {
-        for (int i = 0; i < n_inputs; i++) a.inputs[i] = inputs[i]->buffer;
-        s = launch(e, target, n_inputs, donate, &a);
-        if (s) release_all(e->n_results, outputs);
+        s = pjrt_launch(e, target, n_inputs, n_fixed, &a);
+        if (s) pjrt_results_release(e, outputs);
     }
-    for (int i = 0; !s && i < e->n_results; i++)
-        pjrt_buffer_fill(outputs[i], a.results[i], e->results[i].type, e->results[i].rank, e->results[i].bytes);
-    for (int i = 0; !s && donate && i < n_inputs; i++)
-        if (donate[i]) pjrt_buffer_mark_donated(inputs[i]);
-    mem_free(a.allocated);
-    atomic_store_explicit(&e->use, next_use(), memory_order_relaxed);
-    if (!s) pjrt_count_execute();
+    for (int i = 0; !s && i < e->n_results; i++) outputs[i]->buffer = a.results[i];
+    launch_arrays_free(&a);
+    if (!s) pjrt_launched(e, n_inputs, inputs, donate, outputs);
     return s;
 }

@@ -65,10 +65,14 @@ struct pjrt_buffer {
     atomic_int references;
     dtype type;
     int rank;
-    bool donated;  /* its memory has gone to a result, and left the books */
+    bool booked;   /* counted as memory that is in use: it exists, no result has got it, and someone has it */
     int64_t bytes; /* logical */
-    PJRT_Buffer *buffer;
+    /* Tickets (queue.c) of the launch that makes it and of the last one that reads it; 0: none waits. */
+    uint64_t made, used;
+    PJRT_Buffer *buffer; /* NULL until it is made, and where its launch failed */
+    status *error;       /* why it failed */
     pjrt_client *client;
+    pjrt_buffer *next_dead; /* in queue.c */
 };
 
 typedef struct {
@@ -81,7 +85,9 @@ struct pjrt_executable {
     atomic_int references;
     _Atomic uint64_t use; /* when it was made or last launched, by a count of all of these */
     int n_results;
-    bool may_donate; /* the program aliases some input to a result */
+    bool may_donate;      /* the program aliases some input to a result */
+    int64_t result_bytes; /* of all results */
+    uint64_t used;        /* ticket of its last launch (queue.c) */
     pjrt_client *client;
     PJRT_LoadedExecutable *loaded;
     PJRT_Executable *executable;
@@ -90,11 +96,41 @@ struct pjrt_executable {
 
 status *pjrt_client_device(const pjrt_client *c, int device, PJRT_Device **out); /* checks the index */
 
-/* A buffer struct that has no device array yet, with one reference; NULL with no memory. */
-pjrt_buffer *pjrt_buffer_new(pjrt_client *c);
-/* Puts the plugin's buffer and what is known of it into the struct, and books it. */
-void pjrt_buffer_fill(pjrt_buffer *b, PJRT_Buffer *buffer, dtype type, int rank, int64_t bytes);
-void pjrt_buffer_mark_donated(pjrt_buffer *b);
+/* A buffer struct without a device array, with one reference; NULL with no memory. */
+pjrt_buffer *pjrt_buffer_new(pjrt_client *c, dtype type, int rank, int64_t bytes);
+void pjrt_buffer_destroy(pjrt_buffer *b); /* no one has it, and nothing reads it */
+void pjrt_buffer_book(pjrt_buffer *b);
+void pjrt_buffer_unbook(pjrt_buffer *b);
+status *pjrt_buffer_error(const pjrt_buffer *b); /* a copy of its error */
+status *pjrt_buffer_settle(pjrt_buffer *b);      /* until its launch was made, or its error */
+
+/* ---- launching ---- */
+enum { FEW = 64 }; /* arguments for which a launch allocates nothing but the result buffers */
+
+/* The arrays that PJRT wants. `fixed`: the indices of the inputs that keep their memory. */
+typedef struct {
+    PJRT_Buffer **inputs, **results;
+    int64_t *fixed;
+    void *allocated; /* NULL: they are in here */
+    PJRT_Buffer *few_inputs[FEW], *few_results[FEW];
+    int64_t few_fixed[FEW];
+} launch_arrays;
+bool launch_arrays_init(launch_arrays *a, int n_inputs, int n_results); /* false: no memory */
+void launch_arrays_free(launch_arrays *a);
+
+/* The plugin's execute call. */
+status *pjrt_launch(pjrt_executable *e, PJRT_Device *device, int n_inputs, size_t n_fixed, const launch_arrays *a);
+/* Result structs are made before the launch, which cannot be taken back, so that lack of memory is found in time. */
+status *pjrt_results_create(pjrt_executable *e, pjrt_buffer **outputs);
+void pjrt_results_release(pjrt_executable *e, pjrt_buffer **outputs);
+/* Books what a launch gives and takes. */
+void pjrt_launched(pjrt_executable *e, int n_inputs, pjrt_buffer *const *inputs, const bool *donate,
+                   pjrt_buffer *const *outputs);
+
+/* ---- the queue of launches ---- */
+bool pjrt_queue_passed(uint64_t ticket);   /* all launches up to this one were made */
+status *pjrt_queue_reach(uint64_t ticket); /* makes them; an error is lack of memory, and nothing is lost */
+void pjrt_queue_drop(pjrt_buffer *b);      /* destroys it when nothing in the ring reads it any more */
 
 /* Host memory for large arrays; its pages have been written before, often. NULL: there is none. */
 typedef struct host_block host_block;

@@ -85,6 +85,12 @@ int pjrt_executable_result_count(const pjrt_executable *e);
  * get new references. */
 status *pjrt_execute(pjrt_executable *e, int device, int n_inputs, pjrt_buffer *const *inputs,
                      const bool *donate /* NULL: none */, pjrt_buffer **outputs);
+/* The same, and the plugin may be called later, by a thread of this library, where launches follow each other quickly.
+ * An error of the launch is then the results': it surfaces where their values are wanted. Lack of memory surfaces at
+ * the next launch or value; nothing is lost by it, and the launch is tried again. */
+status *pjrt_execute_soon(pjrt_executable *e, int device, int n_inputs, pjrt_buffer *const *inputs, const bool *donate,
+                          pjrt_buffer **outputs);
+status *pjrt_queue_finish(void); /* until the plugin was called for all of these; an error is lack of memory */
 status *pjrt_executable_serialize(pjrt_executable *e, strbuf *out);
 status *pjrt_executable_deserialize(pjrt_client *c, const void *data, size_t size, pjrt_executable **out);
 typedef struct {

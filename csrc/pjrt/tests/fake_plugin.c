@@ -2,8 +2,10 @@
  */
 #include "fake_plugin.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -45,6 +47,7 @@ struct PJRT_Executable {
 };
 struct PJRT_LoadedExecutable {
     object base;
+    bool adds;
 };
 struct PJRT_SerializedExecutable {
     object base;
@@ -54,25 +57,31 @@ struct PJRT_TopologyDescription {
 };
 
 static fake_plugin state;
+static pthread_t owner;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and the counts */
 static object objects = {&objects, &objects};
 static PJRT_Device devices[FAKE_MAX_DEVICES];
 static PJRT_Device *const device_list[FAKE_MAX_DEVICES] = {&devices[0], &devices[1], &devices[2], &devices[3]};
 
 static void *new_object(size_t size) {
     object *o = calloc(1, size);
+    pthread_mutex_lock(&lock);
     o->next = &objects;
     o->previous = objects.previous;
     o->previous->next = o->next->previous = o;
     state.live_objects++;
+    pthread_mutex_unlock(&lock);
     return o;
 }
 
 static void free_object(void *p) {
     object *o = p;
     if (!o) return;
+    pthread_mutex_lock(&lock);
     o->previous->next = o->next;
     o->next->previous = o->previous;
     state.live_objects--;
+    pthread_mutex_unlock(&lock);
     free(o);
 }
 
@@ -87,9 +96,12 @@ static PJRT_Error *new_error(PJRT_Error_Code code, const char *message) {
 
 static PJRT_Error *enter(const char *function, size_t size, size_t expected) {
     if (size != expected) return new_error(PJRT_Error_Code_INVALID_ARGUMENT, "wrong struct_size");
+    pthread_mutex_lock(&lock);
     state.calls++;
-    if (state.fail_call == 0 || --state.fail_call > 0) return NULL;
-    state.failed_function = function;
+    bool fails = state.fail_call > 0 && --state.fail_call == 0;
+    if (fails) state.failed_function = function;
+    pthread_mutex_unlock(&lock);
+    if (!fails) return NULL;
     return new_error(state.fail_code, "failed on demand");
 }
 
@@ -315,6 +327,7 @@ FAKE(PJRT_Client_Compile) {
         memcpy(state.compile_options, args->compile_options, args->compile_options_size);
     if (args->program->code_size == 0) return new_error(PJRT_Error_Code_INVALID_ARGUMENT, "an empty program");
     args->executable = new_object(sizeof *args->executable);
+    args->executable->adds = args->program->code_size >= 3 && memcmp(args->program->code, "add", 3) == 0;
     return NULL;
 }
 
@@ -365,7 +378,9 @@ static bool is_fixed(const PJRT_ExecuteOptions *options, size_t input) {
 
 FAKE(PJRT_LoadedExecutable_Execute) {
     ENTER(PJRT_LoadedExecutable_Execute);
-    static const float zeros[6];
+    while (state.holds && !pthread_equal(pthread_self(), owner)) usleep(100);
+    if (state.no_memory) return new_error(PJRT_Error_Code_RESOURCE_EXHAUSTED, "no memory for it");
+    if (state.rejects) return new_error(PJRT_Error_Code_INTERNAL, "rejected");
     const PJRT_ExecuteOptions *options = args->options;
     state.n_arguments = args->num_args;
     state.launched_on = args->execute_device ? args->execute_device->description.id : -1;
@@ -374,9 +389,12 @@ FAKE(PJRT_LoadedExecutable_Execute) {
         state.fixed[i] = options->non_donatable_input_indices[i];
     PJRT_Buffer *const *inputs = args->argument_lists[0];
     for (int i = 0; i < state.n_results; i++) {
-        PJRT_Buffer *result = new_buffer(PJRT_Buffer_Type_F32, (int64_t[]){2, 3}, 2,
-                                         args->num_args ? inputs[0]->data : (const char *)zeros);
+        float values[6] = {0};
+        if (args->num_args) memcpy(values, inputs[0]->data, sizeof values);
+        for (int k = 0; k < 6; k++) values[k] += args->executable->adds;
+        PJRT_Buffer *result = new_buffer(PJRT_Buffer_Type_F32, (int64_t[]){2, 3}, 2, values);
         result->failed = state.computation_fails;
+        for (size_t k = 0; k < args->num_args; k++) result->failed |= inputs[k]->deleted || inputs[k]->failed;
         args->output_lists[0][i] = result;
     }
     for (size_t i = 0; state.n_fixed && i < args->num_args; i++)
@@ -500,6 +518,7 @@ EXPORT void fake_plugin_reset(void) {
     long initialized = state.initialized;
     state = (fake_plugin){
         .api = &api, .fail_code = PJRT_Error_Code_INTERNAL, .n_devices = 1, .n_results = 2, .initialized = initialized};
+    owner = pthread_self();
     for (int i = 0; i < FAKE_MAX_DEVICES; i++) devices[i].description.id = i;
     api = table;
 }

@@ -1,8 +1,10 @@
-/* A PJRT plugin that computes nothing: its programs copy their first input to every result. Tests make its calls fail,
- * look at what it was given, and count what it still holds. */
+/* A PJRT plugin whose programs copy their first input to every result, plus one where the program's text says "add".
+ * Tests make its calls fail, look at what it was given, and count what it still holds. Launches and what they need may
+ * come from several threads. */
 #ifndef PJRT_TESTS_FAKE_PLUGIN_H
 #define PJRT_TESTS_FAKE_PLUGIN_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <pjrt_c_api.h>
@@ -16,6 +18,9 @@ typedef struct {
     long fail_call; /* 1: the next call fails, once; 0: none */
     PJRT_Error_Code fail_code;
     bool computation_fails; /* programs launch well, and their results turn out to be errors */
+    atomic_bool holds;      /* launches by other threads than the one that reset the plugin do not return */
+    atomic_bool no_memory;  /* for launches */
+    atomic_bool rejects;    /* launches */
     int n_devices, n_results;
     bool on_cpu, column_major; /* where arrays lie, and how */
     bool impossible_results;   /* programs tell a negative dimension of their results */
