@@ -1,6 +1,8 @@
 """What the tests share: the device under test, and comparison with the CPU."""
 
+import importlib.util
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -85,3 +87,16 @@ def child_output(code, **options):
     done = child(code, **options)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip()
+
+
+def native_plugin(name, folder):
+    """The path of tests/native/NAME.c, a PJRT plugin that stands before another, and that of the other."""
+    from torch_tpu import _plugins
+
+    headers = pathlib.Path(
+        importlib.util.find_spec("xla_plugins").submodule_search_locations[0], "xla_cpu_pjrt/include"
+    )
+    source, plugin = pathlib.Path(__file__).parent / f"native/{name}.c", folder / f"{name}.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", f"-I{headers}", str(source), "-o", str(plugin), "-ldl"]
+    subprocess.run(command, check=True)
+    return str(plugin), str(_plugins.find(_plugins.CPU))

@@ -680,3 +680,25 @@ def test_assertions_of_the_program():
         torch.tpu.synchronize()
     assert asserting(x).tolist() == [2, 2, 2]
     torch._dynamo.reset()
+
+
+def test_why_a_function_was_compiled_again():
+    torch._dynamo.reset()
+
+    @torch.compile
+    def scaled(x, n):
+        return (x * n).sum()
+
+    def reasons():
+        return [r for r in torch.tpu.compiler.recompiles() if r.function.startswith("scaled (" + __file__)]
+
+    counted = torch.tpu.diagnostics()["recompiles"]
+    for _ in range(3):
+        scaled(torch.ones(4, device="tpu"), 2)
+    assert not reasons() and torch.tpu.diagnostics()["recompiles"] == counted
+    scaled(torch.ones(5, device="tpu"), 2)
+    scaled(torch.ones(5, device="tpu"), 3)
+    size, number = reasons()
+    assert "size mismatch at index 0. expected 4, actual 5" in size.reason and size.compilations == 2
+    assert "n == 2" in number.reason and number.compilations == 3
+    assert torch.tpu.diagnostics()["recompiles"] == counted + 2

@@ -1,12 +1,9 @@
 """A device without memory for what is asked: torch.OutOfMemoryError, which says who holds it; the program can free and go on."""
 
-import importlib.util
-import pathlib
 import shutil
-import subprocess
 
 import pytest
-from helpers import ON_CPU, child_output
+from helpers import ON_CPU, child_output, native_plugin
 
 pytestmark = [
     pytest.mark.skipif(ON_CPU, reason="memory of the device"),
@@ -84,19 +81,9 @@ print("went on")
 @pytest.fixture
 def refusing(tmp_path):
     """Runs code in a process whose plugin refuses memory on demand; `{plugin}` in the code is its path."""
-    headers = pathlib.Path(
-        importlib.util.find_spec("xla_plugins").submodule_search_locations[0], "xla_cpu_pjrt/include"
-    )
-    plugin = tmp_path / "refusing_plugin.so"
-    source = pathlib.Path(__file__).parent / "native/refusing_plugin.c"
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", f"-I{headers}", str(source), "-o", str(plugin), "-ldl"], check=True
-    )
-    from torch_tpu import _plugins
-
-    real = _plugins.find(_plugins.CPU)
+    plugin, real = native_plugin("refusing_plugin", tmp_path)
     return lambda code: child_output(
-        code.replace("{plugin}", str(plugin)), TORCH_TPU_PJRT_PLUGIN=str(plugin), REFUSED_PLUGIN=str(real)
+        code.replace("{plugin}", plugin), TORCH_TPU_PJRT_PLUGIN=plugin, REFUSED_PLUGIN=real
     )
 
 

@@ -39,11 +39,20 @@ def tpu_backend(
     """
     if mode is not None and mode not in _MODES:
         raise ValueError(f"torch.compile: no mode is called {mode!r}; modes are {', '.join(_MODES)}")
-    from torch_tpu import _C, _warm
+    from torch_tpu import _C, _recompiles, _warm
 
+    _recompiles.note(gm)
     xla = xla_options(options)
+    if torch._dynamo.config.repro_after is not None:
+        from torch_tpu import _minifier  # noqa: F401  (what PyTorch writes then imports this package)
+    if torch._dynamo.config.repro_after == "aot":
+        return _watched_backend(xla, _table(options))(gm, example_inputs)
     with _warm.kept(_C.options_text(xla)):
-        return _aot_backend(xla, _table(options))(gm, example_inputs)
+        compiled = _aot_backend(xla, _table(options))(gm, example_inputs)
+    # AOTAutograd's function takes arguments one by one, but copies the mark of those that take a list from ours, which
+    # PyTorch's minifier believes.
+    vars(compiled).pop("_boxed_call", None)
+    return compiled
 
 
 def _table(options: dict[str, Any] | None) -> tuple[int, ...]:
@@ -88,12 +97,26 @@ def _aot_backend(xla: int, buckets: tuple[int, ...]) -> Any:
         )
 
     return aot_autograd(
-        fw_compiler=serializable(),
-        bw_compiler=serializable(),
-        inference_compiler=serializable(),
-        decompositions=_decompositions_for_tracing,
-        partition_fn=_partition,
-        keep_inference_input_mutations=True,
+        fw_compiler=serializable(), bw_compiler=serializable(), inference_compiler=serializable(), **_aot_options()
+    )
+
+
+@functools.cache
+def _watched_backend(xla: int, buckets: tuple[int, ...]) -> Any:
+    """The same without the cache, and with PyTorch's minifier between AOTAutograd and us."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    from torch_tpu import _minifier
+
+    def compiler() -> Any:
+        return _minifier.watched(lambda gm, inputs, **_: compile_graph(gm, inputs, xla, buckets))
+
+    return aot_autograd(fw_compiler=compiler(), bw_compiler=compiler(), inference_compiler=compiler(), **_aot_options())
+
+
+def _aot_options() -> dict[str, Any]:
+    return dict(
+        decompositions=_decompositions_for_tracing, partition_fn=_partition, keep_inference_input_mutations=True
     )
 
 

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from torch_tpu import _recompiles
+from torch_tpu._recompiles import Recompile
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -153,6 +156,18 @@ def _one_program() -> Iterator[None]:
             _C.flush()
         finally:
             _C.hold(False)
+
+
+# ---- what was compiled again ----
+
+
+def recompiles() -> list[Recompile]:
+    """The functions that torch.compile compiled again since the process began, oldest first, at most the last 1000.
+
+    Each has function, "name (file:line)"; reason, the guard that failed, as Dynamo says it; and compilations, how many
+    the function has now. ``TORCH_LOGS=recompiles`` prints the same as it happens.
+    """
+    return _recompiles.latest()
 
 
 # ---- programs that failed to compile ----

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_tpu import _C
+from torch_tpu import _C, _recompiles
 
 
 class Precision(enum.Enum):
@@ -81,5 +81,6 @@ def _get_cache_stats() -> CacheStats:
 
 def diagnostics() -> dict[str, int]:
     """Counts since the process began: operator calls, cache requests and hits, compilations and their nanoseconds,
-    launches, operators decomposed and run on the CPU, transfers, live bytes."""
-    return _C.counters()
+    launches, operators decomposed and run on the CPU, transfers, live bytes, and functions that torch.compile compiled
+    again (torch.tpu.compiler.recompiles tells which, and why)."""
+    return {**_C.counters(), "recompiles": _recompiles.count()}
