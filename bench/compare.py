@@ -45,7 +45,7 @@ def build_meter(out):
 
 
 def reference_python():
-    path = Path(os.environ.get("REFERENCE_PYTHON", "build/reference/bin/python"))
+    path = Path(os.environ.get("REFERENCE_PYTHON", "build/reference/bin/python")).absolute()  # not resolved: a link
     return path if path.exists() else None
 
 
