@@ -702,3 +702,56 @@ def test_why_a_function_was_compiled_again():
     assert "size mismatch at index 0. expected 4, actual 5" in size.reason and size.compilations == 2
     assert "n == 2" in number.reason and number.compilations == 3
     assert torch.tpu.diagnostics()["recompiles"] == counted + 2
+
+
+def test_calls_that_are_like_the_one_before_and_calls_that_are_not():
+    """What a call needs no key for: its tensors are the ones of the call before, or others of the same kind."""
+    torch._dynamo.reset()
+
+    def f(x, w, total):
+        total.add_(x @ w)
+        return total * 2, x + 1
+
+    compiled = torch.compile(f)
+
+    def numbers(*shape, device):
+        return torch.arange(float(torch.Size(shape).numel()), device=device).view(shape)
+
+    def twice(x):
+        return x, x
+
+    kinds = [
+        lambda n: (n(4, 4), n(4, 4)),
+        lambda n: (n(4, 4) + 1, n(4, 4) - 1),  # of values that are still to be computed, in fused mode
+        lambda n: (n(4, 4).t(), n(4, 4)),  # not dense in order
+        lambda n: n(4, 8).split(4, 1),  # parts of a storage
+        lambda n: (n(5, 4)[:4], n(5, 4)[1:]),
+        lambda n: (n(4, 4), n(4, 4) * 3),
+        lambda n: twice(n(4, 4)),  # the same twice
+        lambda n: (n(4, 4) - 2, n(4, 4)),
+    ]
+    for mode in (torch.tpu.EagerMode.DEFER_NEVER, torch.tpu.EagerMode.DEFER_AND_FUSE, torch.tpu.EagerMode.DEFER_NEVER):
+        with torch.tpu.set_eager_mode(mode):
+            for i, kind in enumerate(kinds * 2):
+                ours, theirs = (
+                    (*kind(lambda *shape, device=device: numbers(*shape, device=device)), numbers(4, 4, device=device))
+                    for device in ("tpu", "cpu")
+                )
+                same(compiled(*ours), f(*theirs), f"{mode}, {i}")
+                same(ours, theirs, f"{mode}, {i}: arguments afterwards")
+
+
+def test_a_call_like_the_one_before_with_other_options_and_precision():
+    torch._dynamo.reset()
+    compiled, x = torch.compile(lambda x: x @ x + 1), torch.rand(8, 8, device="tpu")
+    compiled(x), compiled(x)
+    before = _C.counters()
+    with torch.tpu.precision(torch.tpu.Precision.HIGHEST):
+        same(compiled(x), x.cpu() @ x.cpu() + 1)
+    with torch.tpu.compiler.custom_compiler_options({"xla_cpu_enable_fast_math": False}):
+        same(compiled(x), x.cpu() @ x.cpu() + 1)
+    _C.cache_clear()
+    same(compiled(x), x.cpu() @ x.cpu() + 1)
+    same(compiled(x), x.cpu() @ x.cpu() + 1)
+    after = _C.counters()
+    assert after["launches"] - before["launches"] == 4 and after["cache_hits"] - before["cache_hits"] < 4

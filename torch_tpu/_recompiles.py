@@ -23,7 +23,7 @@ class Recompile(NamedTuple):
 # The latest; a process that recompiles for ever does not grow by it.
 _latest: collections.deque[Recompile] = collections.deque(maxlen=1000)
 _count = 0
-_noted: torch._guards.CompileId | None = None
+_noted: torch._guards.CompileId | None = None  # the object: torch._dynamo.reset makes numbers begin anew
 
 
 def note(gm: torch.fx.GraphModule) -> None:
@@ -31,7 +31,7 @@ def note(gm: torch.fx.GraphModule) -> None:
     first of its function. Several graphs of one compilation count once."""
     global _count, _noted
     compilation = torch._guards.CompileContext.current_compile_id()
-    if compilation is None or not compilation.frame_compile_id or compilation == _noted:
+    if compilation is None or not compilation.frame_compile_id or compilation is _noted:
         return
     _noted = compilation
     _count += 1

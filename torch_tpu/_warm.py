@@ -20,7 +20,7 @@ from torch_tpu._fx import Program
 Call = Callable[[list[Any]], list[Any]]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)  # it would be all of the steps
 class CompiledGraph(OutputCode):
     """A graph's program, or None where there is no single one, and the XLA options that it was compiled with."""
 

@@ -5,6 +5,7 @@
 #include "exec/internal.h"
 
 static hashmap *entries; /* under the lock */
+static uint64_t removed; /* under the lock */
 static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
 
 /* ---- entries; all of it under the lock ---- */
@@ -32,6 +33,13 @@ static void take_out_entry(const scan *s, entry *e) {
         COUNT(entries, -1);
     }
 }
+
+static void mark_removed(entry *e) {
+    e->removed = true;
+    removed++;
+}
+
+uint64_t entries_removed(void) { return removed; }
 
 void entry_leave(entry *e) {
     e->users--;
@@ -182,7 +190,7 @@ static void remove_all(void) {
     forget_families();
     for (size_t i = 0; i < w.n; i++) {
         entry *e = w.list[i];
-        e->removed = true;
+        mark_removed(e);
         if (--e->keys == 0 && e->users == 0) entry_destroy(e);
     }
     COUNT(entries, -(int64_t)w.n);
@@ -202,6 +210,7 @@ void operator_destroy_graph(operator_info *op) {
     exec_acquire();
     if (entries) remove_all();
     exec_release();
+    repeat_forget(op);
     graph_destroy(op->graph);
     mem_free((char *)op->name);
     mem_free(op);
@@ -233,7 +242,7 @@ static status *finish_entry(entry *e, scan *s, call *c, hlo_precision precision,
     if (s->failed) return status_no_memory();
     entry *other = find_entry(s);
     if (other)
-        e->removed = true; /* another thread was faster, or this one's key already had an owner */
+        mark_removed(e); /* another thread was faster, or this one's key already had an owner */
     else if (!insert_entry(s, e))
         return status_no_memory();
     return NULL;
@@ -275,7 +284,7 @@ static status *build_entry(scan *s, call *c, hlo_precision precision, uint64_t o
     else
         take_out_entry(s, e);
     e->building = false;
-    if (result) e->removed = true;
+    if (result) mark_removed(e);
     join_family(s, e, !result);
     if (result && offset_mask) {
         /* Not with run-time offsets, then; the call is looked at once more. */
@@ -399,16 +408,16 @@ static status *make_extra_inputs(launch *l, call *c) {
 }
 
 /* Under the lock: what the launch needs of the storages. */
-static void collect_inputs(launch *l, const scan *s) {
+static void collect_inputs(launch *l, storage *const *storages) {
     entry *e = l->e;
     for (int i = 0; i < e->n_inputs; i++) {
-        storage *st = s->storages[e->inputs[i].storage];
+        storage *st = storages[e->inputs[i].storage];
         l->inputs[i] = pjrt_buffer_retain(st->base);
         /* Two references: the storage's and the one just taken. */
         l->donate[i] = e->inputs[i].donate_to >= 0 && pjrt_buffer_references(st->base) == 2;
     }
     for (int o = 0; o < e->n_outputs; o++)
-        l->targets[o] = e->outputs[o].storage >= 0 ? s->storages[e->outputs[o].storage] : NULL;
+        l->targets[o] = e->outputs[o].storage >= 0 ? storages[e->outputs[o].storage] : NULL;
 }
 
 void entry_give_results(const entry *e, call *c) {
@@ -483,7 +492,7 @@ static status *run(launch *l, call *c) {
 /* Room for a launch: on the stack for usual calls. */
 #define SMALL_LAUNCH 48
 
-static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
+status *launch_variant(entry *e, variant *v, storage *const *storages, call *c) {
     struct {
         pjrt_buffer *inputs[SMALL_LAUNCH], *outputs[SMALL_LAUNCH];
         storage *targets[SMALL_LAUNCH];
@@ -514,7 +523,7 @@ static status *launch_variant(entry *e, variant *v, const scan *s, call *c) {
         l.inputs[i] = NULL;
         l.donate[i] = false;
     }
-    collect_inputs(&l, s);
+    collect_inputs(&l, storages);
     entry_give_results(e, c);
     status *result = make_storages(e, c);
     mark_targets(&l, true);
@@ -678,8 +687,9 @@ static status *attempt_call(attempt *t, scan *s, call *c) {
     count_way(e);
     if (!t->built) COUNT(cache_hits, 1);
     if (exec_mode_now == MODE_FUSED) return record_variant(e, v, s, c);
+    if (c->op->graph) repeat_note(c, s, e, v, t->precision);
     e->users++;
-    return launch_variant(e, v, s, c);
+    return launch_variant(e, v, s->storages, c);
 }
 
 status *exec_call(call *c) {

@@ -82,6 +82,10 @@ const char *operator_name(const operator_info *op);
 const op_row *operator_row(const operator_info *op); /* NULL: no native lowering */
 
 status *exec_call(call *c);
+/* A call of operator_from_graph whose tensors lie dense at the start of storages, given in the order of the graph's
+ * inputs, with the types of those inputs: made without a key if one like it was made before, with results_known. c's
+ * arguments and the targets of its results are not looked at. *done false: exec_call has to make it. */
+status *exec_call_repeat(call *c, int n, storage *const *inputs, bool *done);
 
 /* ---- runtime ---- */
 typedef enum { MODE_STRICT, MODE_DEBUG, MODE_FUSED } eager_mode;

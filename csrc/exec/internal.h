@@ -76,6 +76,7 @@ struct operator_info {
     const char *name;
     const op_row *row;
     graph *graph;             /* operator_from_graph: owned */
+    struct repeat *repeat;    /* operator_from_graph: its last call that can be repeated; NULL: none yet */
     int options;              /* operator_from_graph: its set of compile options; 0: the current one */
     bool constant_numbers;    /* every number's value belongs to the key */
     learned_numbers numbers;  /* of the dtypes that came first */
@@ -136,9 +137,11 @@ typedef struct scan {
 void scan_init(scan *s);
 void scan_free(scan *s);
 void scan_call(scan *s, const call *c, hlo_precision precision); /* under the lock */
-bool scan_snapshot(scan *s);                                     /* under the lock; false with no memory */
-int scan_index(const scan *s, const storage *wanted);            /* without the lock */
-const core_tensor *call_tensor(const call *c, int ordinal);      /* in the same order; NULL: there is none */
+/* Marks the storages as a scan does; false where one is met twice. Under the lock. */
+bool scan_distinct(int n, storage *const *storages);
+bool scan_snapshot(scan *s);                                /* under the lock; false with no memory */
+int scan_index(const scan *s, const storage *wanted);       /* without the lock */
+const core_tensor *call_tensor(const call *c, int ordinal); /* in the same order; NULL: there is none */
 
 /* ---- entries: what is known about one key ---- */
 typedef struct entry_output {
@@ -208,6 +211,18 @@ bool call_visit_numbers(const call *c, number_visitor visit, void *context);
 bool variant_matches(const variant *v, const call *c, uint64_t structural);
 uint64_t variant_difference(const variant *v, const call *c,
                             uint64_t structural); /* args that differ from v's constants */
+
+/* Entries that were removed from the cache so far. Under the lock. */
+uint64_t entries_removed(void);
+/* Launches on these storages, in the order of the key's. Under the lock, which is let go; one user of the entry goes.
+ */
+status *launch_variant(entry *e, variant *v, storage *const *storages, call *c);
+
+/* ---- calls of graphs that are like the one before ---- */
+struct repeat;
+/* Remembers a call that is about to be launched, if it can be repeated without its key. Under the lock. */
+void repeat_note(const call *c, const scan *s, entry *e, variant *v, hlo_precision precision);
+void repeat_forget(operator_info *op);
 
 void entry_leave(entry *e); /* under the lock: one user less; the last one of a removed entry destroys it */
 /* Result kinds and geometries into the call. */

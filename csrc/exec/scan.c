@@ -213,6 +213,15 @@ void scan_call(scan *s, const call *c, hlo_precision precision) {
     }
 }
 
+bool scan_distinct(int n, storage *const *storages) {
+    scan_serial++;
+    for (int i = 0; i < n; i++) {
+        if (storages[i]->visit == scan_serial) return false;
+        storages[i]->visit = scan_serial;
+    }
+    return true;
+}
+
 bool scan_snapshot(scan *s) {
     mem_free(s->has_base);
     mem_free(s->types);

@@ -66,6 +66,8 @@ struct GraphOperator {
     TensorPointers on_device(const TensorPointers &arguments, at::Device device, std::vector<at::Tensor> &moved) const;
     at::Tensor output(const OutputPlan &plan, const TensorPointers &arguments,
                       const std::vector<at::Tensor> &fresh) const;
+    bool repeat(call *c, const TensorPointers &tensors) const;
+    void call_anew(call *c, const TensorPointers &tensors) const;
 };
 
 at::Device device_of(const TensorPointers &tensors) {
@@ -134,16 +136,28 @@ at::Tensor GraphOperator::output(const OutputPlan &plan, const TensorPointers &a
     return plan.whole ? t : share(t, plan.view, offset_in(t, plan.view.dtype));
 }
 
-std::vector<at::Tensor> GraphOperator::run(const TensorPointers &arguments) const {
-    check_not_forked();
-    const at::Device device = device_of(arguments);
-    for (size_t i = 0; i < inputs.size(); i++) check_input(inputs[i], *arguments[i]);
-    std::vector<at::Tensor> moved;
-    const TensorPointers tensors = on_device(arguments, device, moved);
-    const size_t n = tensors.size(), n_results = results.size();
+// The storage that the tensor lies dense at the start of, if that is one of ours.
+storage *dense_storage(const at::Tensor &t) {
+    const c10::TensorImpl *impl = t.unsafeGetTensorImpl();
+    if (!impl->is_contiguous() || impl->is_conj() || impl->is_neg() || !impl->has_storage()) return nullptr;
+    return impl->storage_offset() == 0 ? storage_from_data_ptr(impl->unsafe_storage().data_ptr()) : nullptr;
+}
+
+// Whether the core made the call without a key: it is like the one before it.
+bool GraphOperator::repeat(call *c, const TensorPointers &tensors) const {
+    const size_t n = tensors.size();
+    c10::SmallVector<storage *, 64> storages(n);
+    for (size_t i = 0; i < n; i++)
+        if (!(storages[i] = dense_storage(*tensors[i]))) return false;
+    bool done;
+    check(exec_call_repeat(c, static_cast<int>(n), storages.data(), &done));
+    return done;
+}
+
+void GraphOperator::call_anew(call *c, const TensorPointers &tensors) const {
+    const size_t n = tensors.size();
     std::unique_ptr<core_tensor[]> core(new core_tensor[n + 1]);
     std::unique_ptr<argument[]> args(new argument[n + 1]);
-    std::unique_ptr<call_result[]> made(new call_result[n_results + 1]);
     for (size_t i = 0; i < n; i++) {
         core[i].storage = storage_of(*tensors[i]);
         tensor_geometry(*tensors[i], &core[i].geometry);
@@ -151,22 +165,35 @@ std::vector<at::Tensor> GraphOperator::run(const TensorPointers &arguments) cons
         args[i].count = 0;
         args[i].u.tensor = &core[i];
     }
+    for (size_t k = 0; k < results.size(); k++)
+        if (results[k].input >= 0) c->results[k].target = &core[results[k].input];
+    c->n_args = static_cast<int>(n);
+    c->args = args.get();
+    check(exec_call(c));
+}
+
+std::vector<at::Tensor> GraphOperator::run(const TensorPointers &arguments) const {
+    check_not_forked();
+    const at::Device device = device_of(arguments);
+    for (size_t i = 0; i < inputs.size(); i++) check_input(inputs[i], *arguments[i]);
+    std::vector<at::Tensor> moved;
+    const TensorPointers tensors = on_device(arguments, device, moved);
+    const size_t n_results = results.size();
+    std::unique_ptr<call_result[]> made(new call_result[n_results + 1]);
     for (size_t k = 0; k < n_results; k++) {
         const ResultPlan &plan = results[k];
         made[k].storage = nullptr;
         made[k].kind = plan.input < 0 ? RESULT_NEW : RESULT_WRITE;
-        made[k].target = plan.input < 0 ? nullptr : &core[plan.input];
+        made[k].target = nullptr;
         if (plan.input < 0) geometry_copy(&made[k].geometry, &plan.fresh);
     }
     call c{};
     c.op = op;
-    c.n_args = static_cast<int>(n);
-    c.args = args.get();
     c.n_results = c.max_results = static_cast<int>(n_results);
     c.results = made.get();
     c.results_known = true;
     c.device = device.index();
-    check(exec_call(&c));
+    if (!repeat(&c, tensors)) call_anew(&c, tensors);
     std::vector<at::Tensor> fresh(n_results);
     for (size_t k = 0; k < n_results; k++) {
         if (results[k].input < 0) fresh[k] = tensor_from_core(made[k].storage, results[k].fresh);
